@@ -1,0 +1,1 @@
+"""v1_compat: routes legacy vLLM V0 imports and calls to V1."""

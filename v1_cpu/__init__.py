@@ -1,0 +1,1 @@
+"""v1_cpu: a complete V1 CPU attention backend."""
