@@ -1,4 +1,4 @@
-"""What becomes of a vllm name on the target release: the index says whether it is there, the curated table where it went."""
+"""What becomes of a vllm name on the target: the index says whether it is there, the curated table where it went."""
 
 from __future__ import annotations
 
