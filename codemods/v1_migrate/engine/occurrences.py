@@ -169,7 +169,7 @@ class _Finder:
         """The longest prefix of a name of the target that is a module."""
         while (
             dotted.startswith("vllm.")
-            and self.file.judge.index.resolve(dotted, self.file.judge.target).kind != "module"
+            and not self.file.judge.index.resolve(dotted, self.file.judge.target).kind.endswith("module")
         ):
             dotted = dotted.rpartition(".")[0]
         return dotted if dotted.startswith("vllm") else dotted.partition(".")[0]
@@ -177,7 +177,7 @@ class _Finder:
     def _is_module(self, dotted: str) -> bool:
         index = self.file.judge.index
         releases = index.releases_of(dotted)
-        return bool(releases) and index.resolve(dotted, releases[-1]).kind == "module"
+        return bool(releases) and index.resolve(dotted, releases[-1]).kind.endswith("module")
 
     def _own(self, verdict: Verdict) -> bool:
         """A fork's own name, which no release of vLLM ever had."""

@@ -132,7 +132,7 @@ class Judge:
 
     def _is_module(self, symbol: str) -> bool:
         releases = self.index.releases_of(symbol)
-        return bool(releases) and self.index.resolve(symbol, releases[-1]).kind == "module"
+        return bool(releases) and self.index.resolve(symbol, releases[-1]).kind.endswith("module")
 
     def _span(self, symbol: str) -> tuple[str, str]:
         """(first release without the name after its last one, last release with it)."""
