@@ -204,22 +204,32 @@ def _after(findings: list[Finding], edits: list[Edit], source: Source, new_text:
         shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
     target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
 
-    def moved(line: int, column: int, end: bool) -> tuple[int, int]:
-        offset = source.line_starts[line - 1] + column - 1
+    def moved(offset: int, end: bool) -> int:
         index = bisect_right(starts, offset)
         if index and offset < edits[index - 1].end:  # inside an edit: its start, or its end
             edit = edits[index - 1]
-            offset = edit.start + shifts[index - 1] + (len(edit.replacement) if end else 0)
-        else:
-            offset += shifts[index]
-        return target.position(offset)
+            return edit.start + shifts[index - 1] + (len(edit.replacement) if end else 0)
+        return offset + shifts[index]
+
+    def found_again(start: int, end: int) -> tuple[int, int] | None:
+        """A name inside an edited statement, where the edit or the next one writes it anew."""
+        index = bisect_right(starts, start)
+        word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
+        for position in (index - 1, index):
+            inside = position >= 0 and position < len(edits) and start < edits[index - 1].end
+            match = word.search(edits[position].replacement) if inside and end > start else None
+            if match:
+                base = edits[position].start + shifts[position]
+                return base + match.start(), base + match.end()
+        return None
 
     out = []
     for finding in findings:
-        line, column = moved(finding.line, finding.column, False)
-        end_line, end_column = moved(finding.end_line, finding.end_column, True)
-        if (end_line, end_column) < (line, column):
-            end_line, end_column = line, column
+        start = source.line_starts[finding.line - 1] + finding.column - 1
+        end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
+        new_start, new_end = found_again(start, end) or (moved(start, False), moved(end, True))
+        line, column = target.position(new_start)
+        end_line, end_column = target.position(max(new_start, new_end))
         out.append(
             replace(
                 finding, line=line, column=column, end_line=end_line, end_column=end_column, fixed=bool(finding.edits)
