@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import click
 
-from v1_migrate.findings import Effort, Finding, Severity
-from v1_migrate.reports.report import Report, plural
+from ..findings import Effort, Finding, Severity
+from .report import Report, plural
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _GUTTER = 6
