@@ -42,15 +42,11 @@ def run_options(command: Command) -> Command:
             click.option("--attention", type=click.Choice(ATTENTIONS), help="Where CPU attention names go."),
             click.option("--select", metavar="RULES", multiple=True, help="Only these rules (V1M001,V1M0,moved-name)."),
             click.option("--ignore", metavar="RULES", multiple=True, help="Not these rules."),
-            click.option(
-                "--exclude", metavar="PATTERN", multiple=True, help="Leave out, as a line of .gitignore would."
-            ),
+            click.option("--exclude", metavar="PATTERN", multiple=True, help="Leave out, like a line of .gitignore."),
             click.option("--no-gitignore", is_flag=True, help="Read what git ignores, too."),
             click.option("--index", "indexes", type=PATH, multiple=True, help="One more file of a release's names."),
             click.option("--jobs", "-j", type=click.IntRange(1), metavar="N", help="Processes; default: one per core."),
-            click.option(
-                "--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds per file."
-            ),
+            click.option("--timeout", type=click.FloatRange(0.1), default=60.0, help="Seconds per file; default: 60."),
             click.option("--baseline", type=PATH, help="Do not count the findings in this file."),
             click.option("--write-baseline", type=PATH, help="Write the findings to this file, and accept them."),
             click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True),

@@ -52,7 +52,7 @@ def look(request: Request, view: View) -> int:
 
 
 def rewrite_stdin(request: Request, filename: str, view: View) -> int:
-    """For editors: the text comes on standard input, the new one goes to standard output, the report to standard error."""
+    """For editors: text on standard input, the new text on standard output, the report on standard error."""
     from .overlay import overlay
 
     with overlay(request.path, filename, sys.stdin.buffer.read()) as found:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import config as configuration
 from . import gitguard, target
 from .discover import Discovery, File, PathError, discover
-from .findings import Finding, Severity
+from .findings import Edit, Finding, Severity
 from .reports import baseline
 from .reports.report import Report
 from .source import EditError, Source
@@ -134,11 +134,11 @@ class Session:
             raise Failure(f"{what} ({done} of {len(self.changes)} files rewritten)") from None
 
     def report(self, *, written: bool = False) -> Report:
-        edits: defaultdict[str, int] = defaultdict(int)
+        edits: defaultdict[str, set[Edit]] = defaultdict(set)  # findings may share one: an import of three names
         for finding in self.findings:
             if finding.fixed:
-                edits[finding.path] += len(finding.edits)
-        rewritten = {change.old.rel: max(edits[change.old.rel], 1) for change in self.changes}
+                edits[finding.path].update(finding.edits)
+        rewritten = {change.old.rel: max(len(edits[change.old.rel]), 1) for change in self.changes}
         report = Report(
             command=self.request.command,
             path=str(self.request.path),
