@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -33,48 +32,18 @@ class Settings:
         return not self.select or any(rule.startswith(prefix) for prefix in self.select)
 
 
-@dataclass
-class PythonFile:
-    """One Python file under inspection. Offsets count characters of `source.text`."""
+class AnyFile:
+    """What files of every kind have. Offsets count characters of `source.text`."""
 
     source: Source
     tree: Tree
-    module: str  # dotted name of this file
-    package: str  # where its relative imports start
-    parsed: Parsed
-    model: Model
-    references: References
     judge: Judge
     settings: Settings
-    suppressed: Callable[[str, int], bool] = field(default=lambda rule, line: False)
+    blocked: frozenset[str]  # names that a suppression keeps as they are
 
-    @cached_property
-    def legacy(self) -> bool:
-        """The file is one of vLLM's own modules that the target does not have."""
-        return (
-            self.module.startswith("vllm.")
-            and self.judge.known(self.module)
-            and self.judge.judge(self.module).missing
-            and self.module in self.tree.own
-        )
-
-    @cached_property
-    def by_node(self) -> dict[int, list[Reference]]:
-        """References by the identity of their node."""
-        found: dict[int, list[Reference]] = {}
-        for reference in self.references.uses:
-            found.setdefault(id(reference.node), []).append(reference)
-        return found
-
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """Start and end offset of a node that has a position."""
-        start = self.source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
-        end = self.source.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
-        return start, end
-
-    def allowed(self, rule: str, line: int) -> bool:
-        """The rule may speak and edit here."""
-        return self.settings.selected(rule) and not self.suppressed(rule, line)
+    def allowed(self, rule: str, name: str) -> bool:
+        """The rule takes part, and no suppression in the file holds on to the name."""
+        return self.settings.selected(rule) and name not in self.blocked
 
     def finding(
         self,
@@ -110,3 +79,55 @@ class PythonFile:
             primary,
             edits,
         )
+
+
+@dataclass
+class PythonFile(AnyFile):
+    """One Python file under inspection."""
+
+    source: Source
+    tree: Tree
+    module: str  # dotted name of this file
+    package: str  # where its relative imports start
+    parsed: Parsed
+    model: Model
+    references: References
+    judge: Judge
+    settings: Settings
+    blocked: frozenset[str] = frozenset()
+
+    @cached_property
+    def legacy(self) -> bool:
+        """The file is one of vLLM's own modules that the target does not have."""
+        return (
+            self.module.startswith("vllm.")
+            and self.judge.known(self.module)
+            and self.judge.judge(self.module).missing
+            and self.module in self.tree.own
+        )
+
+    @cached_property
+    def by_node(self) -> dict[int, list[Reference]]:
+        """References by the identity of their node."""
+        found: dict[int, list[Reference]] = {}
+        for reference in self.references.uses:
+            found.setdefault(id(reference.node), []).append(reference)
+        return found
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Start and end offset of a node that has a position."""
+        start = self.source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        end = self.source.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+        return start, end
+
+
+@dataclass
+class TextFile(AnyFile):
+    """One file that is not Python."""
+
+    source: Source
+    tree: Tree
+    kind: str  # discover.Kind
+    judge: Judge
+    settings: Settings
+    blocked: frozenset[str] = frozenset()

@@ -92,10 +92,7 @@ def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bo
     else:
         for handler in top.handlers:
             others += handler.body
-    for name in _imports_in(others, package):
-        if name != imported.dotted and exists(name):
-            return True
-    return False
+    return any(name != imported.dotted and exists(name) for name in _imports_in(others, package))
 
 
 def _imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Takes names out of a `from x import (...)` statement with libcst, so that every comment and line break finds its place."""
+"""Takes names out of a `from x import (...)` statement with libcst: every comment and line break finds its place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Space = cst.BaseParenthesizableWhitespace
 def without(statement: str, leaving: set[int], renamed: dict[int, str]) -> str | None:
     """The statement's code less the names at these positions; `renamed` gives the new text of others ("A as B").
 
-    A name's comment on its own line goes with it; comments on lines of their own stay, since they speak of what follows.
+    A name's comment on its own line goes with it; comments on lines of their own stay: they speak of what follows.
     None when libcst reads something else than one import statement.
     """
     module = cst.parse_module(statement)

@@ -56,7 +56,7 @@ def _blank(out: list[str], start: int, end: int, reads: str = "") -> None:
 
 
 def _as_string(out: list[str], start: int, end: int) -> None:
-    """A blanked region becomes one string literal; over several lines a triple-quoted one (an f-string there had room)."""
+    """A blanked region becomes one string literal; over several lines a triple-quoted one."""
     if any(character in "\r\n" for character in out[start:end]):
         out[start : start + 3] = '"""'
         out[end - 3 : end] = '"""'

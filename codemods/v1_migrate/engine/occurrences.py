@@ -160,25 +160,24 @@ class _Finder:
         return "", "what is used of it went to several modules" if bases else ""
 
     def _new_base(self, imported: Imported, found: Verdict, suffix: str) -> str:
-        """The module to import so that `local` + suffix reaches the new place; for plain `import a.b` the new module."""
+        """The module to import so that `local` + suffix reaches the new place; for plain `import a.b`, that module."""
         if isinstance(imported.statement, ast.Import) and not imported.alias.asname:
             return self._module_of(found.new)
         return found.new[: -len(suffix)] if found.new.endswith(suffix) else "?" + found.new
 
     def _module_of(self, dotted: str) -> str:
         """The longest prefix of a name of the target that is a module."""
-        while dotted.startswith("vllm.") and self.file.judge.index.resolve(dotted, self.judge_target).kind != "module":
+        while (
+            dotted.startswith("vllm.")
+            and not self.file.judge.index.resolve(dotted, self.file.judge.target).kind.endswith("module")
+        ):
             dotted = dotted.rpartition(".")[0]
         return dotted if dotted.startswith("vllm") else dotted.partition(".")[0]
-
-    @property
-    def judge_target(self) -> str:
-        return self.file.judge.target
 
     def _is_module(self, dotted: str) -> bool:
         index = self.file.judge.index
         releases = index.releases_of(dotted)
-        return bool(releases) and index.resolve(dotted, releases[-1]).kind == "module"
+        return bool(releases) and index.resolve(dotted, releases[-1]).kind.endswith("module")
 
     def _own(self, verdict: Verdict) -> bool:
         """A fork's own name, which no release of vLLM ever had."""
@@ -200,7 +199,7 @@ class _Finder:
 
     def _may_edit(self, occurrence: Occurrence) -> bool:
         rule = self.claim(occurrence)
-        return bool(rule) and self.file.allowed(rule, self.file.source.position(occurrence.start)[0])
+        return bool(rule) and self.file.allowed(rule, occurrence.verdict.symbol)
 
     def _statement_edits(self, group: list[tuple[Imported, Occurrence, str]]) -> tuple[Edit, ...]:
         statement = group[0][0].statement

@@ -1,8 +1,8 @@
 """Text to an `ast` tree whose positions are those of the text.
 
-`ast` is seven times cheaper than libcst and gives exact positions, so every file goes through it. It refuses syntax newer
-than the running Python; libcst does not. Such a file is parsed with libcst and what `ast` cannot read is masked by text
-of the same length, so that the positions stay true; expressions inside masked f-strings are parsed one by one.
+`ast` is seven times cheaper than libcst and gives exact positions, so every file goes through it. It refuses syntax
+newer than the running Python; libcst does not. Such a file is parsed with libcst, and what `ast` cannot read is masked
+by text of the same length, so that the positions stay true; expressions inside masked f-strings are parsed one by one.
 """
 
 from __future__ import annotations

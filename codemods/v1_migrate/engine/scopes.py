@@ -351,7 +351,7 @@ class _Walker:
         self.scope = outer
 
     def _declarations(self, body: Block) -> None:
-        """`global x` counts for the whole function, also for statements before it: find those at the top level first."""
+        """`global x` counts for the whole function, also before it: find those at the top level first."""
         for statement in body:
             if isinstance(statement, ast.Global):
                 self.scope.elsewhere.update(dict.fromkeys(statement.names, "global"))

@@ -83,7 +83,7 @@ class Surgery:
     def from_import(
         self, statement: ast.ImportFrom, new: dict[int, str], siblings: list[ast.stmt], package: str
     ) -> tuple[Edit, ...]:
-        """`from a import b, c`: see the module's docstring. Empty when the text has a form that is better left alone."""
+        """`from a import b, c`: see the module's docstring. Empty when the text is better left alone."""
         _, last = self.span(statement)
         names = [self._name(alias, new, last) for alias in statement.names]
         redundant = [name for name in names if name.module and self._bound_before(name, statement, siblings, package)]

@@ -1,4 +1,4 @@
-"""What becomes of a vllm name on the target release: the index says whether it is there, the curated table where it went."""
+"""What becomes of a vllm name on the target: the index says whether it is there, the curated table where it went."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class Judge:
 
     def _is_module(self, symbol: str) -> bool:
         releases = self.index.releases_of(symbol)
-        return bool(releases) and self.index.resolve(symbol, releases[-1]).kind == "module"
+        return bool(releases) and self.index.resolve(symbol, releases[-1]).kind.endswith("module")
 
     def _span(self, symbol: str) -> tuple[str, str]:
         """(first release without the name after its last one, last release with it)."""

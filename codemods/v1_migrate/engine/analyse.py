@@ -1,0 +1,228 @@
+"""One file from bytes to findings and new text. No rule is known here by name, and nothing is written."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from .. import suppress
+from ..discover import File, Kind
+from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..rules import all_rules, rule_ids
+from ..rules.rule import Rule
+from ..source import EditError, Source, Unreadable
+from .context import AnyFile, PythonFile, Settings, TextFile
+from .occurrences import Occurrence, occurrences
+from .parse import Unparsable, parse
+from .references import References
+from .scopes import walk
+from .tree import Tree
+from .verdicts import Judge
+from .verify import problem
+
+SKIPPED, GIVEN_UP = "V1M901", "V1M902"
+PYTHON = (Kind.PYTHON, Kind.STUB)
+
+# Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
+_NEEDLE = re.compile(rb"vllm|VLLM|llm_engine|driver_worker|model_executor|^\xff\xfe|^\xfe\xff")
+_RELATIVE = re.compile(rb"import|vllm|VLLM")
+_TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one file. The findings' lines are those of `new_text` where there is one."""
+
+    rel: str
+    findings: list[Finding]
+    new_text: str | None = None  # None: unchanged
+    old: Source | None = None  # None: the sieve left the file out, or it could not be read
+    suppressed: int = 0
+
+
+class Analyser:
+    """Looks at files of one tree for one target."""
+
+    def __init__(self, tree: Tree, settings: Settings, judge: Judge | None = None) -> None:
+        self.tree = tree
+        self.settings = settings
+        self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
+        self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
+        self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
+
+    def file(self, file: File) -> Result:
+        """Read and look at one file."""
+        python = file.kind in PYTHON
+        try:
+            source = Source.read(file.path, file.rel, python=python)
+        except Unreadable as error:
+            return Result(file.rel, [_skipped(file.rel, error.message)])
+        if not self._relevant(source.raw, file):
+            return Result(file.rel, [])
+        module = self.tree.module(file.path) if python else ""
+        return self.source(source, file.kind, module, self.tree.package(file.path) if python else "")
+
+    def _relevant(self, raw: bytes, file: File) -> bool:
+        if file.kind not in PYTHON:
+            return _TEXT_NEEDLE.search(raw) is not None
+        if self.tree.is_vllm and self.tree.package(file.path).partition(".")[0] == "vllm":
+            return _RELATIVE.search(raw) is not None
+        return _NEEDLE.search(raw) is not None
+
+    def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
+        """Look at a text that is already there."""
+        try:
+            findings, suppressed = self._inspect(source, kind, module, package)
+        except Unparsable as error:
+            return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
+        except RecursionError:
+            return Result(source.rel, [_skipped(source.rel, "an expression is nested too deeply")], old=source)
+        edits = sorted(
+            {edit for finding in findings for edit in finding.edits}, key=lambda edit: (edit.start, edit.end)
+        )
+        if not edits:
+            return Result(source.rel, findings, None, source, suppressed)
+        new_text, why = self._edited(source, kind, module, package, edits)
+        if why:
+            return Result(source.rel, _given_up(source.rel, findings, why), None, source, suppressed)
+        return Result(source.rel, _after(findings, edits, source, new_text), new_text, source, suppressed)
+
+    def _inspect(self, source: Source, kind: Kind, module: str, package: str) -> tuple[list[Finding], int]:
+        """Findings with edits planned, after suppression."""
+        file = self._open(source, kind, module, package)
+        findings = self._collect(file)
+        kept, suppressed = self._suppress(source, findings, kind)
+        held = frozenset(finding.name for finding in findings if finding.edits and finding not in kept)
+        if held:  # plan again without the names that a comment holds on to: half a statement must not move
+            file.blocked = held
+            kept, suppressed = self._suppress(source, self._collect(file), kind)
+        return kept, suppressed
+
+    def _suppress(self, source: Source, findings: list[Finding], kind: Kind) -> tuple[list[Finding], int]:
+        active = {rule.id for rule in self.rules}
+        return suppress.apply(source, findings, python=kind in PYTHON, known=rule_ids(), active=active)
+
+    def _open(self, source: Source, kind: Kind, module: str, package: str) -> AnyFile:
+        if kind not in PYTHON:
+            return TextFile(source, self.tree, kind, self.judge, self.settings)
+        parsed = parse(source.text)
+        model = walk(parsed.tree, parsed.extra)
+        references = References(model, package)
+        return PythonFile(source, self.tree, module, package, parsed, model, references, self.judge, self.settings)
+
+    def _collect(self, file: AnyFile) -> list[Finding]:
+        findings: list[Finding] = []
+        if isinstance(file, PythonFile):
+            for occurrence in occurrences(file, self._claim):
+                rule = self._claimant(occurrence)
+                if rule is not None and self.settings.selected(rule.id):
+                    findings.append(rule.word(occurrence, file))
+            for rule in self.rules:
+                findings += rule.check(file)
+        elif isinstance(file, TextFile):
+            for rule in self.rules:
+                findings += rule.check_text(file)
+        return _once(findings)
+
+    def _claim(self, occurrence: Occurrence) -> str:
+        rule = self._claimant(occurrence)
+        return rule.id if rule is not None else ""
+
+    def _claimant(self, occurrence: Occurrence) -> Rule | None:
+        return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
+
+    def _edited(self, source: Source, kind: Kind, module: str, package: str, edits: list[Edit]) -> tuple[str, str]:
+        """(the new text, "") or ("", why it must not be used)."""
+        try:
+            new_text = source.apply(edits)
+            raw = source.encode(new_text)
+        except EditError as error:
+            return "", str(error)
+        if kind in PYTHON:
+            why = problem(parse(source.text).tree, new_text)
+            if why:
+                return "", why
+        again, _ = self._inspect(Source.from_bytes(raw, source.rel, python=kind in PYTHON), kind, module, package)
+        if any(finding.edits for finding in again):
+            return "", "a second run would change the result again"
+        return new_text, ""
+
+
+def _skipped(rel: str, reason: str, line: int = 0) -> Finding:
+    return Finding(
+        rel,
+        max(line, 1),
+        1,
+        max(line, 1),
+        1,
+        SKIPPED,
+        f"skipped: {reason}",
+        Severity.WARNING,
+        advice="Whatever this file uses of vLLM is not migrated. Repair the file, or exclude it on purpose.",
+    )
+
+
+def _given_up(rel: str, findings: list[Finding], why: str) -> list[Finding]:
+    kept = [replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES) if finding.edits else finding
+            for finding in findings]  # fmt: skip
+    first = min((finding.line for finding in findings if finding.edits), default=1)
+    return [
+        Finding(
+            rel,
+            first,
+            1,
+            first,
+            1,
+            GIVEN_UP,
+            f"the edits of this file were given up: {why}",
+            Severity.ERROR,
+            advice="The file is as it was; make the changes below by hand.",
+        ),
+        *kept,
+    ]
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted by place; of further uses of one name on one line, the first."""
+    seen: set[tuple[object, ...]] = set()
+    kept = []
+    for finding in sorted(findings, key=lambda f: (f.line, f.column, f.rule, not f.primary)):
+        key = (finding.line, finding.rule, finding.name, finding.message)
+        if key not in seen or finding.edits:
+            kept.append(finding)
+        seen.add(key)
+    return kept
+
+
+def _after(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
+    """The findings at the places they have in the new text; those with edits are fixed."""
+    starts = [edit.start for edit in edits]
+    shifts = [0]
+    for edit in edits:
+        shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
+    target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
+
+    def moved(line: int, column: int, end: bool) -> tuple[int, int]:
+        offset = source.line_starts[line - 1] + column - 1
+        index = bisect_right(starts, offset)
+        if index and offset < edits[index - 1].end:  # inside an edit: its start, or its end
+            edit = edits[index - 1]
+            offset = edit.start + shifts[index - 1] + (len(edit.replacement) if end else 0)
+        else:
+            offset += shifts[index]
+        return target.position(offset)
+
+    out = []
+    for finding in findings:
+        line, column = moved(finding.line, finding.column, False)
+        end_line, end_column = moved(finding.end_line, finding.end_column, True)
+        if (end_line, end_column) < (line, column):
+            end_line, end_column = line, column
+        out.append(
+            replace(
+                finding, line=line, column=column, end_line=end_line, end_column=end_column, fixed=bool(finding.edits)
+            )
+        )
+    return out
