@@ -12,34 +12,16 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from .ignores import Ignore, above, outer, read_file, tracked_although_ignored
+from .kinds import Kind, kind_of
 
-class Kind(StrEnum):
-    """What a file is, as far as the rules care."""
-
-    PYTHON = "python"
-    STUB = "stub"
-    NOTEBOOK = "notebook"
-    PYPROJECT = "pyproject"
-    REQUIREMENTS = "requirements"
-    TOML = "toml"
-    INI = "ini"
-    SHELL = "shell"
-    ENV = "env"
-    MAKE = "make"
-    DOCKER = "docker"
-    YAML = "yaml"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    RST = "rst"
-    PATCH = "patch"
+__all__ = ["Discovery", "File", "Kind", "PathError", "Skipped", "discover", "kind_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,57 +69,6 @@ _BUILT_NAMES = ("build", "dist")
 _PROJECT_FILES = frozenset({"pyproject.toml", "setup.py", "setup.cfg"})
 _GENERATED = re.compile(r".*_pb2(_grpc)?\.pyi?\Z")
 
-_BY_SUFFIX = {
-    **dict.fromkeys((".py", ".pyw"), Kind.PYTHON),
-    ".pyi": Kind.STUB,
-    ".ipynb": Kind.NOTEBOOK,
-    ".toml": Kind.TOML,
-    **dict.fromkeys((".cfg", ".ini", ".service"), Kind.INI),
-    **dict.fromkeys((".sh", ".bash", ".zsh", ".slurm", ".sbatch"), Kind.SHELL),
-    ".env": Kind.ENV,
-    ".mk": Kind.MAKE,
-    ".dockerfile": Kind.DOCKER,
-    **dict.fromkeys((".yaml", ".yml"), Kind.YAML),
-    ".json": Kind.JSON,
-    **dict.fromkeys((".md", ".markdown"), Kind.MARKDOWN),
-    ".rst": Kind.RST,
-    **dict.fromkeys((".patch", ".diff"), Kind.PATCH),
-}
-_BY_NAME = (
-    (re.compile(r"pyproject\.toml\Z"), Kind.PYPROJECT),
-    (re.compile(r".*(requirements|constraints)[^/]*\.(txt|in)\Z"), Kind.REQUIREMENTS),
-    (re.compile(r"(Dockerfile|Containerfile)(\..*|-.*|_.*)?\Z"), Kind.DOCKER),
-    (re.compile(r"\.env(\..*)?\Z"), Kind.ENV),
-    (re.compile(r"(GNUm|M|m)akefile\Z"), Kind.MAKE),
-)
-_REQUIREMENTS_FOLDER = frozenset({"requirements", "constraints"})
-_SHEBANG = re.compile(rb"#!\s*\S*?(?:/|\benv\s+(?:-\S+\s+)*)?(?:(?P<python>python|pypy)[\d.]*|(?:ba|da|k|z)?sh)\b")
-
-
-def kind_of(path: Path) -> Kind | None:
-    """What `path` is by its name or, if it has no suffix, by its first line. None: of no interest."""
-    name = path.name
-    for pattern, kind in _BY_NAME:
-        if pattern.match(name):
-            return kind
-    base, suffix = os.path.splitext(name)
-    if suffix:
-        if suffix in (".txt", ".in") and path.parent.name in _REQUIREMENTS_FOLDER:
-            return Kind.REQUIREMENTS
-        return _BY_SUFFIX.get(suffix.lower())
-    return None if base.startswith(".") else _kind_of_script(path)
-
-
-def _kind_of_script(path: Path) -> Kind | None:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            match = _SHEBANG.match(file.read(128))
-    except OSError:
-        return None
-    if match is None:
-        return None
-    return Kind.PYTHON if match["python"] else Kind.SHELL
-
 
 def discover(path: Path, *, exclude: Sequence[tuple[Path, Sequence[str]]] = (), gitignore: bool = True) -> Discovery:
     """All files below `path`, sorted. Raises PathError if `path` is missing, unreadable or of no known kind.
@@ -158,18 +89,6 @@ def discover(path: Path, *, exclude: Sequence[tuple[Path, Sequence[str]]] = (), 
     return Discovery(real.parent, [File(real, path.name, kind)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Ignore:
-    """One set of gitignore patterns; they are relative to a folder above or below the root of the walk."""
-
-    prefix: str  # the way from that folder down to the root
-    strip: int  # or the length of the way from the root down to that folder
-    spec: GitIgnoreSpec
-
-    def verdict(self, rel: str) -> bool | None:
-        return self.spec.check_file(self.prefix + rel[self.strip :]).include
-
-
 class _Walk:
     """One walk over a folder; not reusable."""
 
@@ -180,12 +99,12 @@ class _Walk:
         self.seen: set[str] = set()
         self.links: list[tuple[str, str]] = []  # rel, real path
         self.folders: set[str] = set()
-        self.pending: list[tuple[str, str, list[_Ignore]]] = []
-        self.user = [_outer(root, base.resolve(), GitIgnoreSpec.from_lines(lines)) for base, lines in exclude if lines]
-        self.tracked, self.tracked_folders = _tracked_although_ignored(root) if gitignore else (set(), set())
+        self.pending: list[tuple[str, str, list[Ignore]]] = []
+        self.user = [outer(root, base.resolve(), GitIgnoreSpec.from_lines(lines)) for base, lines in exclude if lines]
+        self.tracked, self.tracked_folders = tracked_although_ignored(root) if gitignore else (set(), set())
 
     def run(self) -> Discovery:
-        self.pending = [(str(self.root), "", _ignores_above(self.root) if self.gitignore else [])]
+        self.pending = [(str(self.root), "", above(self.root) if self.gitignore else [])]
         while self.pending:
             self._folder(*self.pending.pop())
         for rel, real in self.links:
@@ -194,7 +113,7 @@ class _Walk:
         self.found.skipped.sort(key=lambda skipped: skipped.rel)
         return self.found
 
-    def _folder(self, folder: str, rel: str, ignores: list[_Ignore]) -> None:
+    def _folder(self, folder: str, rel: str, ignores: list[Ignore]) -> None:
         try:
             with os.scandir(folder) as entries:
                 listing = list(entries)
@@ -220,13 +139,13 @@ class _Walk:
             elif entry.is_file(follow_symlinks=False):
                 self._file(entry.path, rel + entry.name, ignores)
 
-    def _with_own_ignores(self, folder: str, rel: str, names: set[str], ignores: list[_Ignore]) -> list[_Ignore]:
+    def _with_own_ignores(self, folder: str, rel: str, names: set[str], ignores: list[Ignore]) -> list[Ignore]:
         if rel and ".git" in names:
             ignores = []  # a repository of its own: the outer one's patterns do not reach into it
         if ".gitignore" in names:
-            spec = _read_ignore_file(os.path.join(folder, ".gitignore"))
+            spec = read_file(os.path.join(folder, ".gitignore"))
             if spec is not None:
-                ignores = [*ignores, _Ignore("", len(rel), spec)]
+                ignores = [*ignores, Ignore.of(spec, strip=len(rel))]
         return ignores
 
     def _left_out_by_content(self, rel: str, names: set[str]) -> bool:
@@ -235,7 +154,7 @@ class _Walk:
             return True
         return False
 
-    def _reason_to_skip_folder(self, name: str, rel: str, siblings: set[str], ignores: list[_Ignore]) -> str | None:
+    def _reason_to_skip_folder(self, name: str, rel: str, siblings: set[str], ignores: list[Ignore]) -> str | None:
         if name in _SKIPPED_NAMES:
             return _SKIPPED_NAMES[name]
         if name.endswith(".egg-info"):
@@ -245,7 +164,7 @@ class _Walk:
             return "build output"
         return self._ignored(rel, ignores)
 
-    def _ignored(self, rel: str, ignores: list[_Ignore]) -> str | None:
+    def _ignored(self, rel: str, ignores: list[Ignore]) -> str | None:
         if any(user.verdict(rel) for user in self.user):
             return "excluded"
         for ignore in reversed(ignores):
@@ -255,7 +174,7 @@ class _Walk:
                 return "git-ignored" if verdict and not tracked else None
         return None
 
-    def _file(self, path: str, rel: str, ignores: list[_Ignore]) -> None:
+    def _file(self, path: str, rel: str, ignores: list[Ignore]) -> None:
         file = Path(path)
         kind = kind_of(file)
         if kind is None:
@@ -288,49 +207,3 @@ class _Walk:
 
     def _skip(self, rel: str, reason: str, *, directory: bool = False, failed: bool = False) -> None:
         self.found.skipped.append(Skipped(rel, reason, directory, failed))
-
-
-def _outer(root: Path, base: Path, spec: GitIgnoreSpec) -> _Ignore:
-    """Patterns relative to `base`, which is `root` or a folder above it."""
-    return _Ignore("" if base == root else root.relative_to(base).as_posix() + "/", 0, spec)
-
-
-def _read_ignore_file(path: str) -> GitIgnoreSpec | None:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = [line for line in file if line.strip() and not line.startswith("#")]
-    except OSError:
-        return None
-    return GitIgnoreSpec.from_lines(lines) if lines else None
-
-
-def _ignores_above(root: Path) -> list[_Ignore]:
-    """The patterns of the repository that `root` lies in, from the folders above it, outermost first."""
-    repository = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), None)
-    if repository is None:
-        return []
-    files = [(repository, repository / ".git" / "info" / "exclude")]
-    files += [(folder, folder / ".gitignore") for folder in _between(repository, root)]
-    specs = [(base, spec) for base, path in files if (spec := _read_ignore_file(str(path))) is not None]
-    ignores = [_outer(root, base, spec) for base, spec in specs]
-    # Whoever names an ignored folder as PATH means it: then the patterns that ignore it say nothing about its files.
-    if root != repository and any(ignore.verdict("") for ignore in ignores):
-        return []
-    return ignores
-
-
-def _between(top: Path, folder: Path) -> Iterator[Path]:
-    """Folders from `top` down to the parent of `folder`."""
-    if folder != top:
-        yield from (parent for parent in reversed(folder.parents) if parent.is_relative_to(top))
-
-
-def _tracked_although_ignored(root: Path) -> tuple[set[str], set[str]]:
-    """Files, and the folders that lead to them, which git tracks although a pattern ignores them."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return set(), set()
-    files = {os.fsdecode(name) for name in done.stdout.split(b"\0") if name} if done.returncode == 0 else set()
-    return files, {name[: i + 1] for name in files for i, char in enumerate(name) if char == "/"}

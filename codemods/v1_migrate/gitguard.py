@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from v1_migrate.discover import kind_of
+from .discover import kind_of
 
 _SUBMODULE_MODE = b"160000"
 _TIMEOUT = 60

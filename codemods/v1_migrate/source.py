@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from v1_migrate.findings import Edit
+from .findings import Edit
 
 MAX_BYTES = 5_000_000
 _LINE_END = re.compile(r"\r\n|\n|\r")

@@ -17,8 +17,8 @@ import tokenize
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from v1_migrate.findings import Effort, Finding, Safety, Severity
-from v1_migrate.source import Source
+from .findings import Effort, Finding, Safety, Severity
+from .source import Source
 
 UNUSED = "V1M905"
 _MARK = re.compile(rb"v1:\s*ignore", re.IGNORECASE)  # no file without it is tokenized

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from v1_migrate.findings import Finding
-from v1_migrate.reports.report import Report
+from ..findings import Finding
+from .report import Report
 
 VERSION = 1
 

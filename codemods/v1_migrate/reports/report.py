@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from v1_migrate.discover import Skipped
-from v1_migrate.findings import Effort, Finding, Severity
+from ..discover import Skipped
+from ..findings import Effort, Finding, Severity
 
 
 @dataclass(frozen=True, slots=True)

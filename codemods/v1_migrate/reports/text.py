@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import click
 
-from v1_migrate.findings import Effort, Finding, Severity
-from v1_migrate.reports.report import Report, plural
+from ..findings import Effort, Finding, Severity
+from .report import Report, plural
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _GUTTER = 6
@@ -34,7 +34,7 @@ def render(report: Report, style: Style) -> str:
         parts.append("\n".join(_finding(finding, more, report, style, advised)))
     if report.rewritten and not report.written:
         parts.append("\n".join(f"{rel}: {plural(n, 'edit')} to write" for rel, n in sorted(report.rewritten.items())))
-    parts.append("\n".join(_summary(report, style)))
+    parts.append("\n".join(summary(report, style)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -128,7 +128,8 @@ def _cells(text: str) -> int:
     return cell_len(text)
 
 
-def _summary(report: Report, style: Style) -> Iterator[str]:
+def summary(report: Report, style: Style) -> Iterator[str]:
+    """The closing lines: the target, the files, what is left, what was passed over, what to run next."""
     pins = f"; the tree asks for {', '.join(report.pins[:3])}" if report.pins else ""
     yield f"{style('Target', bold=True)}  vLLM {report.target} ({report.target_origin}{pins})"
     yield f"{style('Files', bold=True)}   {plural(report.files, 'file')} looked at{_rewritten(report)}"

@@ -129,7 +129,7 @@ def test_gitignore_files_count_at_every_level_and_the_deeper_one_wins(tmp_path: 
 
 def test_gitignore_files_count_without_a_repository(tmp_path: Path) -> None:
     tree(tmp_path, "a.py", "tmp/b.py")
-    (tmp_path / ".gitignore").write_text("tmp\n")
+    (tmp_path / ".gitignore").write_text("!\n///\ntmp\n")
     assert rels(discover(tmp_path)) == ["a.py"]
     assert rels(discover(tmp_path, gitignore=False)) == ["a.py", "tmp/b.py"]
 
