@@ -20,7 +20,7 @@ from .references import References
 from .scopes import walk
 from .tree import Tree
 from .verdicts import Judge
-from .verify import problem
+from .verify import lost_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
@@ -74,7 +74,8 @@ class Analyser:
     def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
         """Look at a text that is already there."""
         try:
-            findings, suppressed = self._inspect(source, kind, module, package)
+            file = self._open(source, kind, module, package)
+            findings, suppressed = self._inspect(file, kind)
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
@@ -84,14 +85,14 @@ class Analyser:
         )
         if not edits:
             return Result(source.rel, findings, None, source, suppressed)
-        new_text, why = self._edited(source, kind, module, package, edits)
+        new_text, why = self._edited(file, kind, module, package, edits)
         if why:
             return Result(source.rel, _given_up(source.rel, findings, why), None, source, suppressed)
         return Result(source.rel, _after(findings, edits, source, new_text), new_text, source, suppressed)
 
-    def _inspect(self, source: Source, kind: Kind, module: str, package: str) -> tuple[list[Finding], int]:
+    def _inspect(self, file: AnyFile, kind: Kind) -> tuple[list[Finding], int]:
         """Findings with edits planned, after suppression."""
-        file = self._open(source, kind, module, package)
+        source = file.source
         findings = self._collect(file)
         kept, suppressed = self._suppress(source, findings, kind)
         held = frozenset(finding.name for finding in findings if finding.edits and finding not in kept)
@@ -133,19 +134,23 @@ class Analyser:
     def _claimant(self, occurrence: Occurrence) -> Rule | None:
         return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
 
-    def _edited(self, source: Source, kind: Kind, module: str, package: str, edits: list[Edit]) -> tuple[str, str]:
+    def _edited(self, file: AnyFile, kind: Kind, module: str, package: str, edits: list[Edit]) -> tuple[str, str]:
         """(the new text, "") or ("", why it must not be used)."""
+        source = file.source
         try:
             new_text = source.apply(edits)
-            raw = source.encode(new_text)
+            after = Source.from_bytes(source.encode(new_text), source.rel, python=kind in PYTHON)
+            again = self._open(after, kind, module, package)
         except EditError as error:
             return "", str(error)
-        if kind in PYTHON:
-            why = problem(parse(source.text).tree, new_text)
-            if why:
-                return "", why
-        again, _ = self._inspect(Source.from_bytes(raw, source.rel, python=kind in PYTHON), kind, module, package)
-        if any(finding.edits for finding in again):
+        except (Unreadable, Unparsable) as error:
+            return "", f"the result would not be valid Python ({error})"
+        if isinstance(file, PythonFile) and isinstance(again, PythonFile):
+            lost = lost_names(file.parsed.tree, again.parsed.tree)
+            if lost:
+                return "", "the result would no longer bind " + ", ".join(f"`{name}`" for name in sorted(lost)[:3])
+        findings, _ = self._inspect(again, kind)
+        if any(finding.edits for finding in findings):
             return "", "a second run would change the result again"
         return new_text, ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -26,6 +27,7 @@ Progress = Callable[[int, int], None]
 _CHUNK = 8
 _FILES_PER_WORKER = 20  # below that, a worker costs more than it does
 _RECURSION_LIMIT = 10_000
+_GC_THRESHOLD = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def _start(analyser: Analyser, timeout: float) -> None:
 
 def _prepare() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
+    gc.set_threshold(_GC_THRESHOLD)  # trees are many objects and no garbage: collecting at 700 costs a third of the time
 
 
 def _chunk(files: Sequence[File]) -> list[Result]:

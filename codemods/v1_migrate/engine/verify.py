@@ -1,26 +1,11 @@
-"""Checks an edited text before anyone sees it: it parses, and still binds every name that anything can read."""
+"""Checks that an edited file still binds every name that anything can read."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from .parse import Unparsable, parse
-
 _BLOCKS = ("body", "orelse", "finalbody")
-
-
-def problem(before: ast.Module, new_text: str) -> str:
-    """Why the edited text must not be written; "" if it may be."""
-    try:
-        after = parse(new_text).tree
-    except Unparsable as error:
-        return f"the result would not be valid Python ({error.reason})"
-    lost = lost_names(before, after)
-    if lost:
-        names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
-        return f"the result would no longer bind {names}"
-    return ""
 
 
 def lost_names(before: ast.Module, after: ast.Module) -> set[str]:
