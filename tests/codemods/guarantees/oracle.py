@@ -16,6 +16,7 @@ from typing import Any
 from guarantees.references import Reference, references
 from guarantees.release import Has, Release
 
+LAST_V0 = "0.9.2"  # the last release with the V0 CPU engine
 WIDE = 40  # a finding over more lines than this points at a file, not at a place
 
 
@@ -104,7 +105,8 @@ def load(releases: Path, target: str, tree: Path | None = None) -> Names:
     if target not in found:
         raise FileNotFoundError(f"no release {target} in {releases}; there are {', '.join(sorted(found, key=version_key))}")
     older = [name for name in found if version_key(name) < version_key(target) and "post" not in name]
-    olds = [Release(found[name]) for name in sorted(older, key=version_key, reverse=True)]
+    older.sort(key=lambda name: (name != LAST_V0, [-part for part in version_key(name)]))  # most names are found there
+    olds = [Release(found[name]) for name in older]
     return Names(Release(found[target]), olds, fork(tree) if tree else None)
 
 
