@@ -131,7 +131,8 @@ class _Finder:
         if verdict.movable:
             return verdict.new, ""
         if verdict.fate == "contract" and verdict.new:
-            if (roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
+            namesake = verdict.new.rpartition(".")[2].lower() == imported.dotted.rpartition(".")[2].lower()
+            if (namesake and roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
                 return verdict.new, ""
             return "", "contract"
         return "", ""
@@ -246,12 +247,8 @@ class _Finder:
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
         guard = guard or ("version" if guards.version_guard(reference.use.path) is not None else "")
-        if guard and not reference.use.attributes:
-            return None
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
-        if is_moved and verdict.fate == "contract" and verdict.new and role in ("annotation",):
-            return None
         if is_moved and (verdict.movable or verdict.status == "present"):
             if role in ("patch", "delete") and reference.use.attributes:
                 return self._chain_edit(reference, replace(occurrence, primary=True), owners)
