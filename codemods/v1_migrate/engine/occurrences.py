@@ -192,7 +192,7 @@ class _Finder:
     def _guard(self, imported: Imported) -> str:
         if guards.has_living_twin(imported, self.file.package, self._alive):
             return "twin"
-        return "version" if guards.version_guard(imported.path) is not None else ""
+        return "version" if guards.version_guard(imported.path, imported.statement) is not None else ""
 
     def _alive(self, dotted: str) -> bool:
         return self.judge(dotted).status != "missing"
@@ -246,7 +246,7 @@ class _Finder:
         start, end = self.file.span(reference.node)
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
-        guard = guard or ("version" if guards.version_guard(reference.use.path) is not None else "")
+        guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
         if is_moved and (verdict.movable or verdict.status == "present"):
@@ -307,7 +307,7 @@ class _Finder:
         position = self.file.source.text.find(written, start, end)
         if position >= 0:
             start, end = position, position + len(written)
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         self.out.append(Occurrence(self.judge(dotted), start, end, form, "value", guard))
 
     def _exact_string(self, found: Node, value: str) -> None:
@@ -317,7 +317,7 @@ class _Finder:
         verdict = self.judge(dotted)
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:

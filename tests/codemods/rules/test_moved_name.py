@@ -232,8 +232,12 @@ LEFT_ALONE = [
         id="a version test is deliberate",
     ),
     pytest.param("from vllm import LLM, SamplingParams\n", set(), id="a name that is still there"),
-    pytest.param("from aphrodite.worker.worker_base import WorkerWrapperBase\n", set(), id="another package's namesake"),
-    pytest.param("from .worker_base import WorkerWrapperBase\n", set(), id="a relative import of somebody else's package"),
+    pytest.param(
+        "from aphrodite.worker.worker_base import WorkerWrapperBase\n", set(), id="another package's namesake"
+    ),
+    pytest.param(
+        "from .worker_base import WorkerWrapperBase\n", set(), id="a relative import of somebody else's package"
+    ),
     pytest.param(
         """
         class WorkerWrapperBase: ...
@@ -264,7 +268,9 @@ def test_left_alone(text: str, rules: set[str]) -> None:
 
 
 def test_a_finding_points_at_the_line_the_name_stands_on_after_the_rewrite() -> None:
-    outcome = rewrite("from vllm.sequence import IntermediateTensors, Logprob\n\nx = 1\nfrom vllm.worker import nothing\n")
+    outcome = rewrite(
+        "from vllm.sequence import IntermediateTensors, Logprob\n\nx = 1\nfrom vllm.worker import nothing\n"
+    )
     lines = outcome.text.splitlines()
     moved = outcome.said("V1M001")[0]
     assert lines[moved.line - 1] == "from vllm.logprobs import Logprob"
