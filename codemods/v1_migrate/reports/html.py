@@ -74,7 +74,8 @@ def _finding(finding: Finding, report: Report) -> str:
     code = f"<pre>{_marked(finding, line)}</pre>" if line.strip() else ""
     advice = f'<p class="advice">{escape(finding.advice)}</p>' if finding.advice else ""
     return (
-        f'<div class="finding {state}" data-rule="{escape(finding.rule)}"><p><span class="tag">{label} {finding.rule}</span> '
+        f'<div class="finding {state}" data-rule="{escape(finding.rule)}">'
+        f'<p><span class="tag">{label} {escape(finding.rule)}</span> '
         f'<span class="place">line {finding.line}, effort: {finding.effort}</span></p>'
         f"<p>{escape(finding.message)}</p>{code}{advice}</div>"
     )
