@@ -38,6 +38,8 @@ def check(path: Path) -> State:
         return State(note=f"{path} is not under version control: keep a copy, there is no undo")
     if shutil.which("git") is None:
         raise GitError("git is not installed, so uncommitted changes cannot be seen")
+    if _ignored(path):
+        return State(note=f"git ignores {path}: keep a copy, there is no undo")
     return State(tuple(sorted(_dirty(path))), undo=f"git -C {folder} restore -- {path.absolute()}")
 
 
@@ -57,6 +59,14 @@ def _dirty(path: Path) -> Iterator[str]:
                 name = os.fsdecode(entry.split(b"\t", 1)[1])
                 if (top / name / ".git").exists():
                     yield from (f"{name}/{inner}" for inner in _dirty(top / name))
+
+
+def _ignored(path: Path) -> bool:
+    folder = path if path.is_dir() else path.parent
+    try:
+        return bool(_git(folder, "check-ignore", "--", str(path.absolute())))
+    except GitError:  # its exit code for "no"; whatever else is wrong, the next command will say
+        return False
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

@@ -65,6 +65,9 @@ def test_ignored_files_do_not_count(repo: Path) -> None:
     (repo / "build").mkdir()
     (repo / "build" / "c.py").write_text("")
     assert check(repo).dirty == ()
+    ignored = check(repo / "build")
+    assert (ignored.dirty, ignored.undo) == ((), "")
+    assert "git ignores" in ignored.note
 
 
 def test_only_what_lies_below_path_counts(repo: Path) -> None:
