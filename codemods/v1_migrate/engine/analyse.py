@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from .. import suppress
 from ..discover import File, Kind
@@ -24,6 +24,7 @@ from .verify import lost_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
+NAMES = 1  # the phase in which rules claim occurrences of names
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
 _NEEDLE = re.compile(rb"vllm|VLLM|llm_engine|driver_worker|model_executor|^\xff\xfe|^\xfe\xff")
@@ -42,6 +43,33 @@ class Result:
     suppressed: int = 0
 
 
+class GivenUp(Exception):
+    """The edits of a file must not be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a file is and where it stands."""
+
+    kind: Kind
+    module: str
+    package: str
+
+    @property
+    def python(self) -> bool:
+        return self.kind in PYTHON
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A file after some phases."""
+
+    file: AnyFile
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: int = 0
+    edited: bool = False
+
+
 class Analyser:
     """Looks at files of one tree for one target."""
 
@@ -50,6 +78,7 @@ class Analyser:
         self.settings = settings
         self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
+        self.phases = sorted({rule.phase for rule in self.rules} | {NAMES})
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
     def file(self, file: File) -> Result:
@@ -73,57 +102,84 @@ class Analyser:
 
     def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
         """Look at a text that is already there."""
+        place = Place(kind, module, package)
         try:
-            file = self._open(source, kind, module, package)
-            findings, suppressed = self._inspect(file, kind)
+            outcome = self._phases(source, place, edit=True)
+            if outcome.edited:
+                again = self._phases(outcome.file.source, place, edit=True)
+                if again.edited:
+                    outcome = self._undone(source, place, "a second run would change the result again")
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
             return Result(source.rel, [_skipped(source.rel, "an expression is nested too deeply")], old=source)
-        edits = sorted(
-            {edit for finding in findings for edit in finding.edits}, key=lambda edit: (edit.start, edit.end)
-        )
-        if not edits:
-            return Result(source.rel, findings, None, source, suppressed)
-        new_text, why = self._edited(file, kind, module, package, edits)
-        if why:
-            return Result(source.rel, _given_up(source.rel, findings, why), None, source, suppressed)
-        return Result(source.rel, _after(findings, edits, source, new_text), new_text, source, suppressed)
+        new_text = outcome.file.source.text if outcome.edited else None
+        return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed)
 
-    def _inspect(self, file: AnyFile, kind: Kind) -> tuple[list[Finding], int]:
-        """Findings with edits planned, after suppression."""
-        source = file.source
-        findings = self._collect(file)
-        kept, suppressed = self._suppress(source, findings, kind)
+    def _phases(self, source: Source, place: Place, *, edit: bool) -> Outcome:
+        """Phase by phase: look, edit, and let the next phase look at the result."""
+        file = self._open(source, place)
+        outcome = Outcome(file)
+        for phase in self.phases:
+            findings, suppressed = self._inspect(outcome.file, place, phase)
+            outcome.suppressed += suppressed
+            edits = sorted({edit for f in findings for edit in f.edits}, key=lambda each: (each.start, each.end))
+            if edits and edit:
+                try:
+                    after = self._edited(outcome.file, place, edits)
+                except GivenUp as error:
+                    return self._undone(source, place, str(error))
+                before, new_text = outcome.file.source, after.source.text
+                outcome.findings = _moved(outcome.findings, edits, before, new_text)
+                findings = [replace(f, fixed=bool(f.edits)) for f in _moved(findings, edits, before, new_text)]
+                outcome.file, outcome.edited = after, True
+            outcome.findings = _once([*outcome.findings, *findings])
+        return outcome
+
+    def _undone(self, source: Source, place: Place, why: str) -> Outcome:
+        """The file as it was, with every finding left to a person, and one that says so."""
+        outcome = self._phases(source, place, edit=False)
+        outcome.findings = _given_up(source.rel, outcome.findings, why)
+        return outcome
+
+    def _inspect(self, file: AnyFile, place: Place, phase: int) -> tuple[list[Finding], int]:
+        """Findings of one phase with edits planned, after suppression."""
+        file.blocked = frozenset()
+        findings = self._collect(file, phase)
+        kept, suppressed = self._suppress(file.source, findings, place, phase)
         held = frozenset(finding.name for finding in findings if finding.edits and finding not in kept)
         if held:  # plan again without the names that a comment holds on to: half a statement must not move
             file.blocked = held
-            kept, suppressed = self._suppress(source, self._collect(file), kind)
+            kept, suppressed = self._suppress(file.source, self._collect(file, phase), place, phase)
         return kept, suppressed
 
-    def _suppress(self, source: Source, findings: list[Finding], kind: Kind) -> tuple[list[Finding], int]:
-        active = {rule.id for rule in self.rules}
-        return suppress.apply(source, findings, python=kind in PYTHON, known=rule_ids(), active=active)
+    def _suppress(self, source: Source, findings: list[Finding], place: Place, phase: int) -> tuple[list[Finding], int]:
+        active = {rule.id for rule in self.rules if rule.phase == phase}
+        return suppress.apply(source, findings, python=place.python, known=rule_ids(), active=active)
 
-    def _open(self, source: Source, kind: Kind, module: str, package: str) -> AnyFile:
-        if kind not in PYTHON:
-            return TextFile(source, self.tree, kind, self.judge, self.settings)
+    def _open(self, source: Source, place: Place) -> AnyFile:
+        if not place.python:
+            return TextFile(source, self.tree, place.kind, self.judge, self.settings)
         parsed = parse(source.text)
         model = walk(parsed.tree, parsed.extra)
-        references = References(model, package)
-        return PythonFile(source, self.tree, module, package, parsed, model, references, self.judge, self.settings)
+        references = References(model, place.package)
+        return PythonFile(
+            source, self.tree, place.module, place.package, parsed, model, references, self.judge, self.settings
+        )
 
-    def _collect(self, file: AnyFile) -> list[Finding]:
+    def _collect(self, file: AnyFile, phase: int) -> list[Finding]:
         findings: list[Finding] = []
+        rules = [rule for rule in self.rules if rule.phase == phase]
         if isinstance(file, PythonFile):
-            for occurrence in occurrences(file, self._claim):
-                rule = self._claimant(occurrence)
-                if rule is not None and self.settings.selected(rule.id):
-                    findings.append(rule.word(occurrence, file))
-            for rule in self.rules:
+            if phase == NAMES:
+                for occurrence in occurrences(file, self._claim):
+                    rule = self._claimant(occurrence)
+                    if rule is not None and self.settings.selected(rule.id):
+                        findings.append(rule.word(occurrence, file))
+            for rule in rules:
                 findings += rule.check(file)
         elif isinstance(file, TextFile):
-            for rule in self.rules:
+            for rule in rules:
                 findings += rule.check_text(file)
         return _once(findings)
 
@@ -134,25 +190,23 @@ class Analyser:
     def _claimant(self, occurrence: Occurrence) -> Rule | None:
         return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
 
-    def _edited(self, file: AnyFile, kind: Kind, module: str, package: str, edits: list[Edit]) -> tuple[str, str]:
-        """(the new text, "") or ("", why it must not be used)."""
+    def _edited(self, file: AnyFile, place: Place, edits: list[Edit]) -> AnyFile:
+        """The file after the edits. Raises GivenUp when the result must not be used."""
         source = file.source
         try:
             new_text = source.apply(edits)
-            after = Source.from_bytes(source.encode(new_text), source.rel, python=kind in PYTHON)
-            again = self._open(after, kind, module, package)
+            after = Source.from_bytes(source.encode(new_text), source.rel, python=place.python)
+            again = self._open(after, place)
         except EditError as error:
-            return "", str(error)
+            raise GivenUp(str(error)) from None
         except (Unreadable, Unparsable) as error:
-            return "", f"the result would not be valid Python ({error})"
+            raise GivenUp(f"the result would not be valid Python ({error})") from None
         if isinstance(file, PythonFile) and isinstance(again, PythonFile):
             lost = lost_names(file.parsed.tree, again.parsed.tree)
             if lost:
-                return "", "the result would no longer bind " + ", ".join(f"`{name}`" for name in sorted(lost)[:3])
-        findings, _ = self._inspect(again, kind)
-        if any(finding.edits for finding in findings):
-            return "", "a second run would change the result again"
-        return new_text, ""
+                names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
+                raise GivenUp(f"the result would no longer bind {names}")
+        return again
 
 
 def _skipped(rel: str, reason: str, line: int = 0) -> Finding:
@@ -201,8 +255,8 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-def _after(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
-    """The findings at the places they have in the new text; those with edits are fixed."""
+def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
+    """The findings at the places they have in the new text."""
     starts = [edit.start for edit in edits]
     shifts = [0]
     for edit in edits:
@@ -235,9 +289,5 @@ def _after(findings: list[Finding], edits: list[Edit], source: Source, new_text:
         new_start, new_end = found_again(start, end) or (moved(start, False), moved(end, True))
         line, column = target.position(new_start)
         end_line, end_column = target.position(max(new_start, new_end))
-        out.append(
-            replace(
-                finding, line=line, column=column, end_line=end_line, end_column=end_column, fixed=bool(finding.edits)
-            )
-        )
+        out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column))
     return out

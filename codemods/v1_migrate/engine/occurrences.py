@@ -167,10 +167,9 @@ class _Finder:
 
     def _module_of(self, dotted: str) -> str:
         """The longest prefix of a name of the target that is a module."""
-        while (
-            dotted.startswith("vllm.")
-            and not self.file.judge.index.resolve(dotted, self.file.judge.target).kind.endswith("module")
-        ):
+        while dotted.startswith("vllm.") and not self.file.judge.index.resolve(
+            dotted, self.file.judge.target
+        ).kind.endswith("module"):
             dotted = dotted.rpartition(".")[0]
         return dotted if dotted.startswith("vllm") else dotted.partition(".")[0]
 

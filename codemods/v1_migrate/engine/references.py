@@ -186,11 +186,6 @@ def _call_role(call: ast.Call, field_name: str, child: ast.AST) -> Role:
     return "value"
 
 
-def dotted_strings(node: ast.Constant) -> bool:
-    """The constant could be a dotted vllm path."""
-    return "vllm." in node.value or node.value == "vllm"
-
-
 def _is_vllm(dotted: str) -> bool:
     return dotted == "vllm" or dotted.startswith("vllm.")
 

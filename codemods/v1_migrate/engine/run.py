@@ -23,6 +23,8 @@ from .context import Settings
 from .tree import Tree
 from .verdicts import Judge
 
+__all__ = ["Options", "Result", "run"]
+
 Progress = Callable[[int, int], None]
 _CHUNK = 8
 _FILES_PER_WORKER = 20  # below that, a worker costs more than it does
@@ -118,7 +120,9 @@ def _start(analyser: Analyser, timeout: float) -> None:
 
 def _prepare() -> None:
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION_LIMIT))
-    gc.set_threshold(_GC_THRESHOLD)  # trees are many objects and no garbage: collecting at 700 costs a third of the time
+    gc.set_threshold(
+        _GC_THRESHOLD
+    )  # trees are many objects and no garbage: collecting at 700 costs a third of the time
 
 
 def _chunk(files: Sequence[File]) -> list[Result]:

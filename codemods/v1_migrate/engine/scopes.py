@@ -219,8 +219,8 @@ class _Walker:
         attributes = [node.attr]
         base: ast.expr = node.value
         while base.__class__ is ast.Attribute:
-            attributes.append(base.attr)  # type: ignore[attr-defined]
-            base = base.value  # type: ignore[attr-defined]
+            attributes.append(base.attr)
+            base = base.value
         name = base.id if isinstance(base, ast.Name) else ""
         self.uses.append(Use(self.scope, name, tuple(reversed(attributes)), node, path))
         if not name:

@@ -25,6 +25,7 @@ class Rule:
     summary: ClassVar[str] = ""  # one line, without a full stop
     severity: ClassVar[Severity] = Severity.ERROR
     safety: ClassVar[Safety] = Safety.MANUAL  # the best that its edits can be
+    phase: ClassVar[int] = 1  # 0: before names are looked at (code that V1 makes dead goes first), 1: names, 2: after
     order: ClassVar[int] = 50  # claims are asked in this order, lowest first
 
     def claims(self, occurrence: Occurrence) -> bool:
@@ -51,4 +52,4 @@ class Rule:
     @property
     def doc(self) -> str:
         """The page's text in Markdown, without its title."""
-        return inspect.cleandoc(inspect.getmodule(type(self)).__doc__ or "")  # type: ignore[union-attr]
+        return inspect.cleandoc(inspect.getmodule(type(self)).__doc__ or "")

@@ -67,9 +67,7 @@ def rewrite(
     return outcome
 
 
-def _guarantees(
-    analyser: Analyser, source: Source, after: str, kind: Kind, module: str, outcome: Outcome
-) -> None:
+def _guarantees(analyser: Analyser, source: Source, after: str, kind: Kind, module: str, outcome: Outcome) -> None:
     if kind in (Kind.PYTHON, Kind.STUB):
         assert not lost_names(ast.parse(source.text), ast.parse(after)), "a bound name was lost"
     assert "V1M902" not in outcome.rules, f"edits were given up: {outcome.said('V1M902')[0].message}"
