@@ -55,7 +55,7 @@ def render(report: Report, style: Style) -> str:
         lines.append(style("automatic  minutes  hours  days  notes  file", bold=True))
         for row in table:
             cells = f"{row.automatic:>9}{row.minutes:>9}{row.hours:>7}{row.days:>6}{row.notes:>7}"
-            lines.append(f"{cells.replace(' 0', ' ·')}  {row.path}")
+            lines.append(f"{cells.replace(' 0', ' ·')}  {report.shown(row.path)}")
         work = duration(sum(row.total for row in table))
         edits = sum(row.automatic for row in table)
         lines += ["", f"By hand: {work}. By `v1-migrate rewrite`: {plural(edits, 'place')}.", ""]

@@ -77,15 +77,15 @@ def test_further_uses_are_folded_into_the_first() -> None:
     uses = [finding(line=n, primary=False) for n in (40, 12, 77, 12)]
     shown = text.render(report(finding(line=3), *uses, finding("b.py", 9, primary=False)), Style())
     assert "also used on lines 12, 40, 77" in shown
-    assert "a.py:12" not in shown
-    assert "b.py:9:1: error" in shown  # its import is in no finding of this file
+    assert "src/a.py:12" not in shown
+    assert "src/b.py:9:1: error" in shown  # its import is in no finding of this file
     assert "also used on line 2\n" in text.render(report(finding(), finding(line=2, primary=False)), Style())
 
 
 def test_the_same_advice_is_given_once() -> None:
     shown = text.render(report(*(finding(line=n, advice="Turn it round.") for n in (1, 2, 3))), Style())
     assert shown.count("Turn it round.") == 1
-    assert shown.count("what to do: as at a.py:1:1") == 2
+    assert shown.count("what to do: as at src/a.py:1:1") == 2
 
 
 def test_text_is_wrapped_and_coloured_on_request_only() -> None:
@@ -103,7 +103,7 @@ def test_the_summary_counts_everything() -> None:
     for piece in (
         "vLLM 0.32.0 (--target; the tree asks for vllm==0.9.2 (pyproject.toml))",
         "7 files looked at, 1 rewritten (2 edits)",
-        "1 error, 1 warning, 1 note (effort: 1 of minutes, 1 of hours)",
+        "1 error, 1 warning, 1 note; to decide: 1 of minutes, 1 of hours",
         "2 suppressed, 3 in the baseline",
         "2 files and folders: installed packages 1, unreadable 1",
         "locked/: unreadable",
@@ -224,8 +224,8 @@ def test_plan_ranks_by_work() -> None:
         ("c.py", 1, 0, 0, 0),
     ]
     shown = plan.render(FULL, Style())
-    assert "        ·        ·      1     ·      ·  a.py" in shown
-    assert "        1        ·      ·     ·      ·  c.py" in shown
+    assert "        ·        ·      1     ·      ·  src/a.py" in shown
+    assert "        1        ·      ·     ·      ·  src/c.py" in shown
     assert "By hand: about 3 hours." in shown
 
 
@@ -268,3 +268,16 @@ def test_plural() -> None:
         "0 entries",
         "1,000 files",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "rel", "shown"),
+    [
+        ("src", "a/b.py", "src/a/b.py"),
+        (".", "a.py", "a.py"),
+        ("../x/", "a.py", "../x/a.py"),
+        ("d/f.py", "f.py", "d/f.py"),
+    ],
+)
+def test_places_can_be_opened_from_where_the_command_was_given(path: str, rel: str, shown: str) -> None:
+    assert replace(report(), path=path).shown(rel) == shown
