@@ -273,10 +273,11 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
     def found_again(start: int, end: int) -> tuple[int, int] | None:
         """A name inside an edited statement, where the edit or the next one writes it anew."""
         index = bisect_right(starts, start)
+        if not index or start >= edits[index - 1].end or end <= start:
+            return None
         word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
         for position in (index - 1, index):
-            inside = position >= 0 and position < len(edits) and start < edits[index - 1].end
-            match = word.search(edits[position].replacement) if inside and end > start else None
+            match = word.search(edits[position].replacement) if position < len(edits) else None
             if match:
                 base = edits[position].start + shifts[position]
                 return base + match.start(), base + match.end()

@@ -131,7 +131,8 @@ class _Finder:
         if verdict.movable:
             return verdict.new, ""
         if verdict.fate == "contract" and verdict.new:
-            if (roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
+            namesake = verdict.new.rpartition(".")[2].lower() == imported.dotted.rpartition(".")[2].lower()
+            if (namesake and roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
                 return verdict.new, ""
             return "", "contract"
         return "", ""
@@ -191,7 +192,7 @@ class _Finder:
     def _guard(self, imported: Imported) -> str:
         if guards.has_living_twin(imported, self.file.package, self._alive):
             return "twin"
-        return "version" if guards.version_guard(imported.path) is not None else ""
+        return "version" if guards.version_guard(imported.path, imported.statement) is not None else ""
 
     def _alive(self, dotted: str) -> bool:
         return self.judge(dotted).status != "missing"
@@ -245,13 +246,9 @@ class _Finder:
         start, end = self.file.span(reference.node)
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
-        guard = guard or ("version" if guards.version_guard(reference.use.path) is not None else "")
-        if guard and not reference.use.attributes:
-            return None
+        guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
-        if is_moved and verdict.fate == "contract" and verdict.new and role in ("annotation",):
-            return None
         if is_moved and (verdict.movable or verdict.status == "present"):
             if role in ("patch", "delete") and reference.use.attributes:
                 return self._chain_edit(reference, replace(occurrence, primary=True), owners)
@@ -310,7 +307,7 @@ class _Finder:
         position = self.file.source.text.find(written, start, end)
         if position >= 0:
             start, end = position, position + len(written)
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         self.out.append(Occurrence(self.judge(dotted), start, end, form, "value", guard))
 
     def _exact_string(self, found: Node, value: str) -> None:
@@ -320,7 +317,7 @@ class _Finder:
         verdict = self.judge(dotted)
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:
