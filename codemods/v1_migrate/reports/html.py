@@ -8,7 +8,7 @@ from importlib.resources import files
 from string import Template
 
 from ..findings import Finding
-from .plan import Row, duration, rows
+from .plan import Row, duration, rows, work
 from .report import Report, plural
 
 
@@ -21,7 +21,7 @@ def render(report: Report) -> str:
         title=escape(report.path),
         heading=escape(f"{report.path} on the way to vLLM {report.target}"),
         lead=escape(f"Target: {report.target_origin}{pins}. CPU attention goes to {report.attention}."),
-        tiles=_tiles(report, sum(row.total for row in table)),
+        tiles=_tiles(report, work(finding for row in table for finding in row.left)),
         rules=_rules(report),
         files=_files(report, table),
         skipped=_skipped(report),

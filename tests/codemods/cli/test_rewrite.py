@@ -139,7 +139,7 @@ def test_plan_ranks_files_and_writes_nothing(cli: Run, tree: Tree) -> None:
     assert done.out.index("hard.py") < done.out.index("easy.py")
     assert "free.py" not in done.out
     assert f"v1-migrate rewrite {root} --diff" in done.out
-    assert "By hand: about 9 hours. By `v1-migrate rewrite`: 1 place." in done.out
+    assert "By hand: about 6 hours. By `v1-migrate rewrite`: 1 place." in done.out
 
 
 def test_verify_lists_errors_only_and_counts_what_an_edit_would_settle(cli: Run, tree: Tree) -> None:

@@ -281,3 +281,12 @@ def test_plural() -> None:
 )
 def test_places_can_be_opened_from_where_the_command_was_given(path: str, rel: str, shown: str) -> None:
     assert replace(report(), path=path).shown(rel) == shown
+
+
+def test_a_name_costs_its_full_effort_once() -> None:
+    two = [finding(path, effort=Effort.HOURS) for path in ("a.py", "b.py")]
+    other = finding("c.py", effort=Effort.DAYS, name="vllm.Y")
+    assert plan.work(two) == pytest.approx(3.2)
+    assert plan.work([*two, other]) == pytest.approx(19.2)
+    assert [round(row.total, 1) for row in plan.rows(report(*two, other))] == [16, 3, 3]
+    assert "By hand: about 2 days." in plan.render(report(*two, other), Style())
