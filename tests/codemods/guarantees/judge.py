@@ -130,7 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tree", type=Path)
     parser.add_argument("--target", required=True, help="release to migrate to, as 0.32.0")
-    parser.add_argument("--releases", type=Path, default=oracle.releases_folder(), help="folder with a tree per release")
+    parser.add_argument(
+        "--releases", type=Path, default=oracle.releases_folder(), help="folder with a tree per release"
+    )
     parser.add_argument("--cli", default=DEFAULT_CLI, help="the command to judge")
     parser.add_argument("--untouched", action="store_true", help="the tree uses nothing of V0: no file may change")
     parser.add_argument("--report", type=Path, help="also write the tool's report here")

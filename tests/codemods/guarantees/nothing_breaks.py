@@ -178,7 +178,11 @@ class _Readers:
 
 def _mentions(text: str, name: str) -> bool:
     """A string that is, or as an annotation holds, the name; prose does not count."""
-    return text == name or (bool(re.search(rf"\b{re.escape(name)}\b", text)) and bool(re.fullmatch(r"[\w.\[\], |]+", text)) and " " not in text.replace(", ", ",").replace(" | ", "|"))
+    return text == name or (
+        bool(re.search(rf"\b{re.escape(name)}\b", text))
+        and bool(re.fullmatch(r"[\w.\[\], |]+", text))
+        and " " not in text.replace(", ", ",").replace(" | ", "|")
+    )
 
 
 def _stem(path: str) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from guarantees.namespace import absolute, dotted, is_type_checking
 from guarantees.scopes import COMPREHENSIONS, FUNCTIONS, Scope, ScopeBuilder, annotations, is_vllm, outside
 
-PATH = re.compile(r"(?:[\w.-]+\s*=\s*)?(vllm(?:\.[A-Za-z_]\w*)+)(?::([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*))?\s*(?:\[[\w,\s]*\])?")
+PATH = re.compile(
+    r"(?:[\w.-]+\s*=\s*)?(vllm(?:\.[A-Za-z_]\w*)+)(?::([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*))?\s*(?:\[[\w,\s]*\])?"
+)
 TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)(.+)")
 
 

@@ -174,9 +174,7 @@ class Release:
         answers = [self._in_base(module, base, parts, typing, seen) for base in node.bases]
         return any_of([*answers, Has.NO if certain else Has.UNKNOWN])
 
-    def _in_base(
-        self, module: str, base: ast.expr, parts: tuple[str, ...], typing: bool, seen: frozenset[str]
-    ) -> Has:
+    def _in_base(self, module: str, base: ast.expr, parts: tuple[str, ...], typing: bool, seen: frozenset[str]) -> Has:
         name = dotted(base.value if isinstance(base, ast.Subscript) else base)
         if name in PLAIN_BASES:
             return Has.NO
