@@ -148,11 +148,13 @@ def test_a_really_full_disk(tree: Tree, tmp_path: Path) -> None:
 def test_control_c_while_looking_writes_nothing(tree: Tree) -> None:
     root = tree(a="OLD\n", b="SLOW\n")
     process = subprocess.Popen([sys.executable, str(FAKE), "rewrite", str(root)], stderr=subprocess.PIPE, text=True)
-    time.sleep(2)  # long enough to start; the fake engine sleeps half a minute in b.py
+    deadline = time.monotonic() + 60
+    while not (root / "b.started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     said = process.stderr.read()
-    assert (process.wait(20), said.strip()) == (2, "v1-migrate: interrupted")
+    assert (process.wait(60), said.strip()) == (2, "v1-migrate: interrupted")
     assert (root / "a.py").read_text() == "OLD\n"
 
 
