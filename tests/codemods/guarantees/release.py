@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ UNKNOWABLE = (
 # Bases that add no class member a migration could care about.
 PLAIN_BASES = {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol"}
 PLAIN_DECORATORS = {"dataclass", "dataclasses.dataclass", "final", "runtime_checkable", "total_ordering"}
+
+GLOBAL = re.compile(rb"^\s*global\s|\bglobals\(\)", re.MULTILINE)
 
 
 class Has(StrEnum):
@@ -71,6 +74,12 @@ class Release:
             "." not in file and self._holds_python(f"{name}.{file}") for file in files
         )
 
+    def modules(self) -> Iterator[str]:
+        """Every module and package of the release, in alphabetical order."""
+        for file in sorted((self.root / self.package).rglob("*.py")):
+            parts = file.relative_to(self.root).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
     def _file(self, name: str) -> Path:
         path = self.root.joinpath(*name.split("."))
         return path / "__init__.py" if self.module_kind(name) == "package" else path.with_name(path.name + ".py")
@@ -87,7 +96,7 @@ class Release:
         except SyntaxError:
             return Namespace(open=True)
         package = name if file.name == "__init__.py" else name.rpartition(".")[0]
-        return read(tree, package, writes_globals=b"global" in source)
+        return read(tree, package, writes_globals=bool(GLOBAL.search(source)))
 
     def _class_space(self, node: ast.ClassDef) -> Namespace:
         return read(node, "")
