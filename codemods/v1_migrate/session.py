@@ -14,7 +14,7 @@ from . import gitguard, target
 from .discover import Discovery, File, PathError, discover
 from .findings import Edit, Finding, Severity
 from .reports import baseline
-from .reports.report import Report
+from .reports.report import Report, plural
 from .source import EditError, Source
 from .write import WriteError, write
 
@@ -262,7 +262,7 @@ def _guard(request: Request) -> gitguard.State:
         listed = "".join(f"\n  {name}" for name in state.dirty[:_LISTED])
         more = f"\n  and {len(state.dirty) - _LISTED} more" if len(state.dirty) > _LISTED else ""
         raise Failure(
-            f"{len(state.dirty)} files below {request.path} are not committed:{listed}{more}\n"
+            f"{plural(len(state.dirty), 'file')} below {request.path} not committed:{listed}{more}\n"
             "commit or stash them first, so that git can undo the rewrite; --allow-dirty goes on all the same"
         )
     return state if not state.dirty else replace(state, undo="")  # restoring would take the user's own changes, too

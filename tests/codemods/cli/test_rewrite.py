@@ -195,7 +195,7 @@ def test_dirty_work_tree_is_refused_before_anything_is_read(cli: Run, tree: Tree
     subprocess.run(["git", "-C", str(root), "init", "-q"], check=True)
     done = cli("rewrite", root)
     assert done.code == 2
-    assert "1 files below" in done.err and "\n  a.py\n" in done.err and "--allow-dirty" in done.err
+    assert "1 file below" in done.err and "\n  a.py\n" in done.err and "--allow-dirty" in done.err
     assert (root / "a.py").read_text() == "OLD\n"
     assert cli("rewrite", root, "--check").code == 1
     assert cli("rewrite", root, "--allow-dirty").code == 0
@@ -216,3 +216,19 @@ def test_colour_is_for_terminals_only(cli: Run, tree: Tree, monkeypatch: pytest.
         os.close(follower)
         assert (b"\x1b[" in os.read(leader, 65536)) == coloured
         os.close(leader)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
+def test_a_file_name_that_is_no_utf8_is_a_name(cli: Run, tree: Tree, tmp_path: Path, form: str) -> None:
+    root = tree(a="x\n")
+    odd = os.fsencode(root) + b"/caf\xe9.py"
+    with open(odd, "w") as file:
+        file.write("OLD GONE\n")
+    page, baseline = tmp_path / "page.html", tmp_path / "baseline.json"
+    done = cli("rewrite", root, "--format", form, "--report", page)
+    assert done.code == 1
+    with open(odd) as file:
+        assert file.read() == "NEWER GONE\n"
+    assert "caf" in done.out and "caf" in page.read_text()
+    assert cli("rewrite", root, "--write-baseline", baseline).code == 0
+    assert cli("rewrite", root, "--baseline", baseline).code == 0
