@@ -181,6 +181,12 @@ def test_a_closed_pipe_is_no_accident(tree: Tree) -> None:
     assert done.stderr == ""
 
 
+def test_a_pipe_that_was_never_read_is_none_either(tree: Tree) -> None:
+    command = f"{sys.executable} {FAKE} rewrite {tree(a='GONE')} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
 def test_a_terminal_without_the_character_gets_another(tree: Tree) -> None:
     root = tree(a="GONE = 'é…'\n")
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
