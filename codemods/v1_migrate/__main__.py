@@ -43,7 +43,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         if isinstance(error, (Failure, PathError)):
             return _say(str(error))
-        raise
+        import traceback
+
+        traceback.print_exc()
+        return _say("the lines above show a fault of v1-migrate itself; please report them. Nothing was half-written")
 
 
 def _say(message: str) -> int:

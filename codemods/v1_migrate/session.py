@@ -90,8 +90,10 @@ class Session:
             guard = _guard(request)
             chosen = _target(request, config)
             found = found or _discover(request, config)
-        except (PathError, configuration.ConfigError, ValueError, OSError) as error:
+        except (PathError, configuration.ConfigError, ValueError) as error:
             raise Failure(str(error)) from None
+        except OSError as error:
+            raise Failure(f"{error.filename or request.path}: {error.strerror}") from None
         if any(skipped.failed and skipped.rel == "." for skipped in found.skipped):
             raise Failure(f"{request.path}: {found.skipped[0].reason}")
         attention = request.attention or config.attention or "auto"

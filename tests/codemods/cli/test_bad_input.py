@@ -173,6 +173,26 @@ def test_control_c_while_writing_leaves_whole_files(cli: Run, tree: Tree, monkey
     assert sorted(entry.name for entry in root.iterdir()) == ["a.py", "b.py"]
 
 
+def test_a_fault_of_our_own_is_no_finding(cli: Run, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree(a="OLD\n")
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(sys.modules["v1_migrate.engine.run"], "run", broken)
+    done = cli("rewrite", root)
+    assert done.code == 2
+    assert "ZeroDivisionError: on purpose" in done.err and "please report" in done.err.splitlines()[-1]
+    assert (root / "a.py").read_text() == "OLD\n"
+
+
+def test_a_missing_index_is_one_line_with_the_real_index(tree: Tree) -> None:
+    command = [sys.executable, "-m", "v1_migrate", "plan", str(tree(a="x\n")), "--index", "none.names"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "v1-migrate: none.names: No such file or directory\n"
+
+
 def test_a_closed_pipe_is_no_accident(tree: Tree) -> None:
     root = tree(**{f"m{n}": "GONE\n" * 200 for n in range(20)})
     command = f"{sys.executable} {FAKE} rewrite {root} | head -1"
