@@ -279,8 +279,7 @@ def _target(request: Request, config: configuration.Config) -> target.Target:
 
 def _before(result: Result) -> list[Finding]:
     """The findings at their places in the file as it is, for a run that writes nothing."""
-    before: list[Finding] | None = getattr(result, "before", None)
-    return result.findings if before is None else before
+    return result.findings if result.before is None else result.before
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:
