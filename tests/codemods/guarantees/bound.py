@@ -49,7 +49,9 @@ def block(where: str, body: list[ast.stmt], line: int) -> Block:
             made.inner.append((type(statement).__name__, statement.name, [inner]))
         elif isinstance(statement, COMPOUND):
             arms = [block(f"{where}/{kind}@{at}", stmts, at) for kind, stmts, at in _arms(statement)]
-            made.inner.append((type(statement).__name__, ",".join(sorted(set().union(*(a.all_names() for a in arms)))), arms))
+            made.inner.append(
+                (type(statement).__name__, ",".join(sorted(set().union(*(a.all_names() for a in arms)))), arms)
+            )
     return made
 
 

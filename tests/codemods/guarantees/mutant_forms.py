@@ -51,9 +51,7 @@ form("in a class body")(lambda s, k: [f"class {k}:", "    " + _import(s)])
 form("under if")(lambda s, k: ["if __name__ != 'x':", "    " + _import(s), "else:", f"    {s.name} = None"])
 form("one-line if")(lambda s, k: [f"if True: {_import(s)}"])
 form("under TYPE_CHECKING")(lambda s, k: ["import typing", "if typing.TYPE_CHECKING:", "    " + _import(s)])
-form("try with a fallback")(
-    lambda s, k: ["try:", "    " + _import(s), "except ImportError:", f"    {s.name} = None"]
-)
+form("try with a fallback")(lambda s, k: ["try:", "    " + _import(s), "except ImportError:", f"    {s.name} = None"])
 form("in an except arm")(lambda s, k: ["try:", "    import json", "except ImportError:", "    " + _import(s)])
 form("in finally")(lambda s, k: ["try:", "    import json", "finally:", "    " + _import(s)])
 form("in a with block")(
@@ -86,9 +84,11 @@ def _backslash(stale: Stale, key: str) -> list[str]:
 form("import module, dotted use")(lambda s, k: [f"import {s.module}", f"{k} = {s.module}.{s.name}{MARK}"])
 form("import module as, use")(lambda s, k: [f"import {s.module} as {k}m", f"{k} = {k}m.{s.name}(1){MARK}"])
 form("from package import module, use")(
-    lambda s, k: [f"from {_split(s)[0]} import {_split(s)[1]} as {k}m", f"{k} = [{k}m.{s.name}]{MARK}"]
-    if s.module != "vllm"
-    else [_import(s)]
+    lambda s, k: (
+        [f"from {_split(s)[0]} import {_split(s)[1]} as {k}m", f"{k} = [{k}m.{s.name}]{MARK}"]
+        if s.module != "vllm"
+        else [_import(s)]
+    )
 )
 form("attribute written on a module")(lambda s, k: [f"import {s.module} as {k}m", f"{k}m.{s.name} = None{MARK}"])
 form("setattr on a module")(lambda s, k: [f"import {s.module} as {k}m", f'setattr({k}m, "{s.name}", None){MARK}'])
@@ -102,7 +102,9 @@ form("decorator from a module")(
 form("base class from a module")(
     lambda s, k: [f"import {s.module} as {k}m", f"class {k}({k}m.{s.name}):{MARK}", "    pass"]
 )
-form("default argument")(lambda s, k: [f"import {s.module} as {k}m", f"def {k}(x={k}m.{s.name}):{MARK}", "    return x"])
+form("default argument")(
+    lambda s, k: [f"import {s.module} as {k}m", f"def {k}(x={k}m.{s.name}):{MARK}", "    return x"]
+)
 form("in a lambda")(lambda s, k: [f"import {s.module} as {k}m", f"{k} = lambda: {k}m.{s.name}{MARK}"])
 form("in a comprehension")(lambda s, k: [f"import {s.module} as {k}m", f"{k} = [{k}m.{s.name} for _ in ()]{MARK}"])
 form("in an f-string")(lambda s, k: [f"import {s.module} as {k}m", f'{k} = f"{{{k}m.{s.name}}}"{MARK}'])
@@ -115,7 +117,7 @@ form("string annotation through a module")(
 form("several modules in one import", MODULE)(lambda s, k: [f"import os, {s.module} as {k}m, sys{MARK}"])
 form("module alone", MODULE)(lambda s, k: [f"import {s.module}{MARK}"])
 form("module with an alias", MODULE)(lambda s, k: [f"import {s.module} as {k}{MARK}"])
-form("star import", MODULE)(lambda s, k: [f"if {k!r}: pass", "try:", "    import json", "except ImportError:", f"    import {s.module}{MARK}"])  # fmt: skip
+form("star import", MODULE)(lambda s, k: [f"from {s.module} import *{MARK}"])
 form("import_module", MODULE)(lambda s, k: ["import importlib", f'{k} = importlib.import_module("{s.module}"){MARK}'])
 form("sys.modules", MODULE)(lambda s, k: ["import sys", f'{k} = sys.modules.get("{s.module}"){MARK}'])
 
@@ -128,7 +130,9 @@ form("mock.patch as a context", ANY)(
 form("mock.patch as a decorator", ANY)(
     lambda s, k: ["from unittest.mock import patch", f'@patch("{s.dotted}", None){MARK}', f"def {k}():", "    pass"]
 )
-form("string in a dict", ANY)(lambda s, k: [f"{k} = {{", f'    "one": "{s.dotted}",{MARK}', '    "two": "json.dumps",', "}"])
+form("string in a dict", ANY)(
+    lambda s, k: [f"{k} = {{", f'    "one": "{s.dotted}",{MARK}', '    "two": "json.dumps",', "}"]
+)
 form("worker_cls")(lambda s, k: [f'{k} = dict(worker_cls="{s.dotted}", model="m"){MARK}'])
 form("entry point")(lambda s, k: [f'{k} = ["planted = {s.module}:{s.name}"]{MARK}'])
 form("colon path")(lambda s, k: [f'{k} = "{s.module}:{s.name}"{MARK}'])
@@ -137,8 +141,12 @@ form("returned string")(lambda s, k: [f"def {k}():", f'    return "{s.dotted}"{M
 form("type comment")(lambda s, k: [f"{k} = None  # type: {s.dotted}{MARK}"])
 form("cast to a string")(lambda s, k: ["import typing", f'{k} = typing.cast("{s.dotted}", None){MARK}'])
 
-form("class member written", MEMBER)(lambda s, k: [f"from {s.module} import {s.name} as {k}C", f"{k}C.{s.member} = None{MARK}"])
-form("class member read", MEMBER)(lambda s, k: [f"from {s.module} import {s.name} as {k}C", f"{k} = {k}C.{s.member}{MARK}"])
+form("class member written", MEMBER)(
+    lambda s, k: [f"from {s.module} import {s.name} as {k}C", f"{k}C.{s.member} = None{MARK}"]
+)
+form("class member read", MEMBER)(
+    lambda s, k: [f"from {s.module} import {s.name} as {k}C", f"{k} = {k}C.{s.member}{MARK}"]
+)
 form("class member by setattr", MEMBER)(
     lambda s, k: [f"from {s.module} import {s.name} as {k}C", f'setattr({k}C, "{s.member}", None){MARK}']
 )

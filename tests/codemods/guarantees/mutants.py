@@ -50,7 +50,7 @@ def bases(tree: Path | None, rng: random.Random, count: int) -> list[bytes]:
     own = [source.encode() for source in SOURCES]
     if tree is None:
         return own
-    real = []
+    real: list[bytes] = []
     paths = [path for path in oracle.python_files(tree) if path.stat().st_size < 60_000]
     rng.shuffle(paths)
     for path in paths:
@@ -87,16 +87,21 @@ def _places(source: bytes) -> list[tuple[int, str]]:
     found = [(len(text), "")] if source.endswith(b"\n") or not source else []
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
-            suite = getattr(node, name, None)
-            for position, statement in enumerate(suite if isinstance(suite, list) else ()):
+            found_suite = getattr(node, name, None)
+            suite: list[ast.stmt] = found_suite if isinstance(found_suite, list) else []
+            for position, statement in enumerate(suite):
                 special = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
-                docstring = position == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+                docstring = (
+                    position == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+                )
                 first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
                 lead = text[first - 1][: statement.col_offset].decode("latin-1")
-                follows = position > 0 and suite[position - 1].end_lineno >= first
+                follows = position > 0 and (suite[position - 1].end_lineno or 0) >= first
                 if not (special or docstring or lead.strip() or follows or _continued(text, first)):
                     found.append((first - 1, lead))
-    future = max((n.end_lineno or 0 for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"), default=0)
+    future = max(
+        (n.end_lineno or 0 for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__"), default=0
+    )
     return [place for place in found if place[0] >= future] or [(len(text), "")]
 
 
@@ -151,7 +156,8 @@ def escaped(made: Mutant, after: bytes, findings: Sequence[dict[str, Any]], name
                 if not oracle.covering(findings, line - i1 + j1, line - i1 + j1):
                     return "as it was, and no finding"
                 continue
-            why = _still_stale(stale, findings, j1 + 1, max(j2, j1 + 1))
+            first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
+            why = _still_stale(stale, findings, first, last)
             if why:
                 return why
     return ""
@@ -166,7 +172,9 @@ def _still_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], fir
     return ""
 
 
-def run(mutants: list[Mutant], names: oracle.Names, target: str, cli: str = DEFAULT_CLI, keep: Path | None = None) -> list[Line]:
+def run(
+    mutants: list[Mutant], names: oracle.Names, target: str, cli: str = DEFAULT_CLI, keep: Path | None = None
+) -> list[Line]:
     """One run of the tool over all mutants, judged."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         before, after, again = (Path(folder) / name for name in ("before", "after", "again"))
@@ -200,7 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--target", required=True)
-    parser.add_argument("--releases", type=Path, default=oracle.releases_folder(), required=oracle.releases_folder() is None)
+    parser.add_argument(
+        "--releases", type=Path, default=oracle.releases_folder(), required=oracle.releases_folder() is None
+    )
     parser.add_argument("--tree", type=Path, help="a real tree whose files to plant in")
     parser.add_argument("--cli", default=DEFAULT_CLI)
     parser.add_argument("--keep", type=Path, help="leave the mutants, before and after, in this folder")

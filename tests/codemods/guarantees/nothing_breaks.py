@@ -20,6 +20,7 @@ from guarantees.oracle import Findings, by_path, covering
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
+GUARANTEES = ("files", "compiles", "bound", "only-findings", "faithful-bytes")
 
 
 @dataclass(slots=True)
@@ -29,9 +30,6 @@ class Damage:
     offences: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in GUARANTEES})
     excused: Counter[str] = field(default_factory=Counter)
     changed: int = 0
-
-
-GUARANTEES = ("files", "compiles", "bound", "only-findings", "faithful-bytes")
 
 
 def lines(source: bytes) -> list[bytes]:
@@ -177,8 +175,14 @@ class _Readers:
 
 
 def _mentions(text: str, name: str) -> bool:
-    """A string that is, or as an annotation holds, the name; prose does not count."""
-    return text == name or (bool(re.search(rf"\b{re.escape(name)}\b", text)) and bool(re.fullmatch(r"[\w.\[\], |]+", text)) and " " not in text.replace(", ", ",").replace(" | ", "|"))
+    """A string that is the name, or an annotation with it; prose does not count."""
+    if text == name:
+        return True
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 def _stem(path: str) -> str:

@@ -38,7 +38,9 @@ class Verdict:
     files: int = 0
     stale: int = 0  # references the target lacks, reported or not
     misses: list[Place] = field(default_factory=list)  # ... with no finding on their line
-    uses: list[Place] = field(default_factory=list)  # uses of a name whose stale import stands elsewhere, with no finding
+    uses: list[Place] = field(
+        default_factory=list
+    )  # uses of a name whose stale import stands elsewhere, with no finding
     wide: list[Place] = field(default_factory=list)  # covered, but only by a finding on more than WIDE lines
     unreadable: list[tuple[str, bool]] = field(default_factory=list)  # (file the running ast refuses, has a finding)
 
@@ -103,7 +105,9 @@ def load(releases: Path, target: str, tree: Path | None = None) -> Names:
     """
     found = {path.name: path for path in releases.iterdir() if (path / "vllm").is_dir()}
     if target not in found:
-        raise FileNotFoundError(f"no release {target} in {releases}; there are {', '.join(sorted(found, key=version_key))}")
+        raise FileNotFoundError(
+            f"no release {target} in {releases}; there are {', '.join(sorted(found, key=version_key))}"
+        )
     older = [name for name in found if version_key(name) < version_key(target) and "post" not in name]
     older.sort(key=lambda name: (name != LAST_V0, [-part for part in version_key(name)]))  # most names are found there
     olds = [Release(found[name]) for name in older]

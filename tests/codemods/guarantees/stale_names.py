@@ -13,7 +13,18 @@ from guarantees.release import Has, Release
 SORTS = ("module", "name", "reexport", "member")
 FAVOURED = tuple(
     f"vllm.{part}"
-    for part in ("worker", "attention", "core", "engine", "executor", "spec_decode", "sequence", "inputs", "envs", "config")
+    for part in (
+        "worker",
+        "attention",
+        "core",
+        "engine",
+        "executor",
+        "spec_decode",
+        "sequence",
+        "inputs",
+        "envs",
+        "config",
+    )
 )
 
 
