@@ -115,11 +115,13 @@ def explain(rule_or_name: str, target: str | None, attention: str) -> int:
 
 
 @main.command()
-def rules() -> int:
+@click.option("--write", type=PATH, metavar="FOLDER", help="Write a page per rule there.")
+@click.option("--check", type=PATH, metavar="FOLDER", help="Fail unless the pages there are up to date.")
+def rules(write: Path | None, check: Path | None) -> int:
     """List the rules."""
     from . import commands
 
-    return commands.rules()
+    return commands.rule_pages(write, check) if write or check else commands.rules()
 
 
 @main.group()

@@ -104,6 +104,17 @@ def rules() -> int:
     return 0
 
 
+def rule_pages(folder: Path | None, checked: Path | None) -> int:
+    """Write the rules' pages to a folder, or say which of those there are out of date."""
+    from .reports import pages
+    from .rules import all_rules
+
+    names = pages.write(folder, all_rules()) if folder else pages.stale(checked, all_rules()) if checked else []
+    for name in names:
+        click.echo(f"{folder or checked}/{name}: {'written' if folder else 'out of date'}", err=True)
+    return int(bool(names) and folder is None)
+
+
 def index_list() -> int:
     """The releases that names are known of."""
     from .names.index import Index

@@ -1,4 +1,4 @@
-"""One run from PATH to report: settings, guard, discovery, engine, baseline. It prints nothing; only `commit` writes."""
+"""One run from PATH to report: settings, guard, discovery, engine, baseline. Only `commit` writes; nothing prints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from .source import EditError, Source
 from .write import WriteError, write
 
 if TYPE_CHECKING:
-    from .engine.run import Options, Result
+    from .engine.analyse import Result
+    from .engine.run import Options
 
 Progress = Callable[[int, int], None]
 _LISTED = 10  # dirty files named in full

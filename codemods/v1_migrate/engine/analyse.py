@@ -271,17 +271,17 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
         return offset + shifts[index]
 
     def found_again(start: int, end: int) -> tuple[int, int] | None:
-        """A name inside an edited statement, where the edit or the next one writes it anew."""
+        """A name in an edited statement: where the edit writes it anew, or from there to where the next one does."""
         index = bisect_right(starts, start)
         if not index or start >= edits[index - 1].end or end <= start:
             return None
         word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
-        for position in (index - 1, index):
-            match = word.search(edits[position].replacement) if position < len(edits) else None
-            if match:
-                base = edits[position].start + shifts[position]
-                return base + match.start(), base + match.end()
-        return None
+        here = edits[index - 1].start + shifts[index - 1]
+        match = word.search(edits[index - 1].replacement)
+        if match:
+            return here + match.start(), here + match.end()
+        following = word.search(edits[index].replacement) if index < len(edits) else None
+        return (here, edits[index].start + shifts[index] + following.end()) if following else None
 
     out = []
     for finding in findings:

@@ -152,7 +152,7 @@ def test_control_c_while_looking_writes_nothing(tree: Tree) -> None:
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     said = process.stderr.read()
-    assert (process.wait(20), said) == (2, "v1-migrate: interrupted\n")
+    assert (process.wait(20), said.strip()) == (2, "v1-migrate: interrupted")
     assert (root / "a.py").read_text() == "OLD\n"
 
 
@@ -175,14 +175,14 @@ def test_a_closed_pipe_is_no_accident(tree: Tree) -> None:
     root = tree(**{f"m{n}": "GONE\n" * 200 for n in range(20)})
     command = f"{sys.executable} {FAKE} rewrite {root} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith("m0.py:1:1: error")
+    assert done.stdout.startswith(f"{root}/m0.py:1:1: error")
     assert done.stderr == ""
 
 
 def test_a_terminal_without_the_character_gets_another(tree: Tree) -> None:
     root = tree(a="GONE = 'é…'\n")
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     command = [sys.executable, str(FAKE), "rewrite", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "GONE = '\\xe9" in done.stdout
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"GONE = '\xe9\\u2026'" in done.stdout

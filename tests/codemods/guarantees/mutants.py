@@ -157,15 +157,13 @@ def escaped(made: Mutant, after: bytes, findings: Sequence[dict[str, Any]], name
                     return "as it was, and no finding"
                 continue
             first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
-            why = _still_stale(stale, findings, first, last)
+            why = _left_stale(stale, findings, first, last)
             if why:
                 return why
     return ""
 
 
-def _still_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], first: int, last: int) -> str:
-    if not oracle.covering(findings, first, last):
-        return "changed, and no finding"
+def _left_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], first: int, last: int) -> str:
     for reference in stale:
         if first <= reference.line <= last and not oracle.covering(findings, reference.line, reference.end_line):
             return f"now names {reference.name}, which the target lacks, and no finding"

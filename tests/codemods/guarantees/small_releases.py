@@ -1,7 +1,5 @@
 """Two tiny releases of a package `vllm`, written here, small enough to know by heart."""
 
-# ruff: noqa: E501  (sources in tables are read best unwrapped)
-
 from __future__ import annotations
 
 import textwrap

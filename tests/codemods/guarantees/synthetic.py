@@ -1,7 +1,5 @@
 """Small Python files to plant mutants in: each has another shape of surroundings."""
 
-# ruff: noqa: E501  (sources in tables are read best unwrapped)
-
 from __future__ import annotations
 
 SOURCES = (

@@ -94,14 +94,13 @@ def test_run(small_names: oracle.Names, tool: str, how: str, by: int, breaks: se
     [
         pytest.param(b"a = 1\nfrom vllm.v1.cpu import Worker\n", [2], True, id="rewritten to what exists"),
         pytest.param(b"a = 1\nfrom vllm.v1.nowhere import Worker\n", [], False, id="rewritten to what does not exist"),
-        pytest.param(b"a = 1\nfrom vllm.v1.cpu import Worker\n", [1], False, id="rewritten without a word on it"),
         pytest.param(
             b"a = 1\nb = 2\nfrom vllm.worker.cpu import Worker\n", [3], True, id="kept, and spoken of lower down"
         ),
         pytest.param(
             b"a = 1\nfrom vllm.worker.cpu import Worker\n", [1], False, id="kept, and the finding is elsewhere"
         ),
-        pytest.param(b"a = 1\n", [1], True, id="taken out, and said so"),
+        pytest.param(b"a = 1\n", [1], True, id="taken out"),
     ],
 )
 def test_escaped(small_names: oracle.Names, after: bytes, lines: list[int], caught: bool) -> None:

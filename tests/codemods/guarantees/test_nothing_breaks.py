@@ -1,7 +1,5 @@
 """Does the judge notice each way in which a rewrite can harm a tree?"""
 
-# ruff: noqa: E501  (sources in tables are read best unwrapped)
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -70,6 +68,8 @@ def broken(damage: Damage) -> list[str]:
         pytest.param(b"\xef\xbb\xbfimport a\n", b"import b as a\n", [1], ["faithful-bytes"], id="a BOM lost"),
         pytest.param(b"# coding: latin-1\nimport a\n", b"# coding: utf-8\nimport a\n", [1], ["faithful-bytes"],
                      id="another encoding"),
+        pytest.param(b"from a import (\n    X,\n)\nX\n", b"from b import (\n    X,\n)\nX\n", [2], [],
+                     id="a finding on the name speaks for the module of its import"),
         pytest.param(b"print 'a'\n", b"print 'b'\n", [1], [], id="a file that never compiled owes nothing"),
     ],
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Does the checker see every form in which code can name something of vLLM's, and nothing else?"""
 
-# ruff: noqa: E501  (sources in tables are read best unwrapped)
-
 from __future__ import annotations
 
 from pathlib import Path

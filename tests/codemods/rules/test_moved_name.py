@@ -273,7 +273,7 @@ def test_a_finding_points_at_the_line_the_name_stands_on_after_the_rewrite() -> 
     )
     lines = outcome.text.splitlines()
     moved = outcome.said("V1M001")[0]
-    assert lines[moved.line - 1] == "from vllm.logprobs import Logprob"
+    assert lines[moved.end_line - 1] == "from vllm.logprobs import Logprob"
     assert all("nothing" in lines[f.line - 1] for f in outcome.findings if not f.fixed)
 
 
@@ -287,3 +287,10 @@ def test_the_target_decides_where_a_name_goes() -> None:
     text = "from vllm.attention.backends.abstract import AttentionType\n"
     assert rewrite(text, "0.11.0").text == text
     assert rewrite(text, "0.16.0").text == "from vllm.v1.attention.backend import AttentionType\n"
+
+
+def test_a_gone_name_is_reported_where_an_annotation_quotes_it() -> None:
+    outcome = rewrite(
+        'from vllm.sequence import SequenceGroup\n\ndef f(x: "list[SequenceGroup]") -> "SequenceGroup": ...\n'
+    )
+    assert {1, 3} == {finding.line for finding in outcome.open}
