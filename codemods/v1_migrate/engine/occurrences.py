@@ -41,6 +41,7 @@ class Occurrence:
     guard: str = ""  # "" | "twin" | "version" | "probe": why the old name is there on purpose
     primary: bool = True
     edits: tuple[Edit, ...] = ()
+    destination: str = ""  # import: what to import instead, when that is decided
     reason: str = ""  # why a movable name is not moved here
     roles: frozenset[Role] = frozenset()  # import: all that the name is used for in this file
     in_trial: bool = False  # import: stands in a `try` that would swallow the failure
@@ -65,6 +66,7 @@ class _Finder:
         self.claim = claim
         self.surgery = Surgery(file.source)
         self.out: list[Occurrence] = []
+        self.carried: set[int] = set()  # references whose import's edit takes them to the target
 
     def run(self) -> list[Occurrence]:
         self._imports()
@@ -95,7 +97,8 @@ class _Finder:
                     occurrence = replace(occurrence, edits=statement_edits)
                 else:
                     moved.discard(id(imported))
-                    occurrence = replace(occurrence, reason="the statement has a form that cannot be edited safely")
+                    why = "the statement has a form that cannot be edited safely"
+                    occurrence = replace(occurrence, destination="", reason=why)
             self.out.append(occurrence)
         self._uses(moved, {id(imported): occurrence for imported, occurrence in found})
 
@@ -119,9 +122,8 @@ class _Finder:
         new, reason = self._destination(imported, verdict, uses, roles)
         if not new:
             return replace(occurrence, reason=reason), ""
-        if not self._may_edit(occurrence):
-            return occurrence, ""
-        return occurrence, new
+        decided = replace(occurrence, destination=new)
+        return (decided, new) if self._may_edit(decided) else (occurrence, "")
 
     def _destination(
         self, imported: Imported, verdict: Verdict, uses: list[Reference], roles: frozenset[Role]
@@ -150,7 +152,10 @@ class _Finder:
                 continue
             if not found.movable or not use.certain:
                 return "", "not everything used of it has a place in the target"
-            bases.add(self._new_base(imported, found, suffix))
+            base = self._new_base(imported, found, suffix)
+            if use.role in ("patch", "delete") and base != verdict.new:
+                return "", "a name is patched in it that it only imported"
+            bases.add(base)
         if not uses:
             return (verdict.new, "") if verdict.movable else ("", "")
         bases.discard("")
@@ -249,6 +254,8 @@ class _Finder:
         guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
+        if is_moved:
+            self.carried.add(id(reference))
         if is_moved and (verdict.movable or verdict.status == "present"):
             if role in ("patch", "delete") and reference.use.attributes:
                 return self._chain_edit(reference, replace(occurrence, primary=True), owners)
@@ -356,8 +363,8 @@ class _Finder:
                     start, end = self.file.span(literal)
                     role: Role = "value" if name in ("getattr", "hasattr") else "patch"
                     guard = "probe" if name in ("hasattr", "getattr") else ""
-                    if verdict.movable and not guard:
-                        continue  # the object's own occurrence carries it along
+                    if verdict.movable and id(reference) in self.carried:
+                        continue
                     self.out.append(Occurrence(verdict, start, end, "attribute", role, guard))
 
     # `# type:` comments

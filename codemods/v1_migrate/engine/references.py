@@ -159,9 +159,22 @@ def _quoted_uses(model: Model, interesting: set[str]) -> Iterator[Use]:
             expression = ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError):
             continue
-        for node in ast.walk(expression):
-            if isinstance(node, ast.Name):
-                yield Use(found.scope, node.id, (), found.node, found.path)
+        for name, attributes in _chains(expression):
+            yield Use(found.scope, name, attributes, found.node, found.path)
+
+
+def _chains(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every name in an expression with the attributes behind it."""
+    attributes: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        attributes.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        yield inner.id, tuple(reversed(attributes))
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _chains(child)
 
 
 def role_of(use: Use) -> Role:
