@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from guarantees.bound import Lost, block, lost
+from guarantees.namespace import absolute
 from guarantees.oracle import Findings, by_path, covering
 from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
-GUARANTEES = ("files", "compiles", "bound", "only-findings", "faithful-bytes")
+GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
 
 
 @dataclass(slots=True)
@@ -134,6 +135,8 @@ def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers
         damage.offences["compiles"].append(f"{name}: {said}")
     if new is None:
         return
+    for module in sorted(_own_imports(two, name) - _own_imports(one, name)):
+        damage.offences["no-self-import"].append(f"{name}: imports from {module}, which is this file")
     left, right = (block(name, parse(source).body, 1) for source in (one, two))
     for gone in lost(left, right):
         reader = readers.of(gone.name, name, two)
@@ -141,6 +144,17 @@ def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers
             damage.offences["bound"].append(f"{name}:{gone.line}: {gone.name} in {gone.where}: {gone.why}; {reader}")
         else:
             damage.excused["unread import" if gone.imported else _reason(gone)] += 1
+
+
+def _own_imports(source: bytes, path: str) -> set[str]:
+    """The modules a file of a package `vllm` imports from that are the file itself."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    if "vllm" not in parts:
+        return set()
+    own = ".".join(parts[parts.index("vllm") :])
+    package = own if path.endswith("__init__.py") else own.rpartition(".")[0]
+    imports = (node for node in ast.walk(parse(source)) if isinstance(node, ast.ImportFrom))
+    return {own for node in imports if absolute(node.module, node.level, package) == own and "." in own}
 
 
 def _reason(gone: Lost) -> str:

@@ -39,18 +39,19 @@ class Change:
     def moved(self) -> bool:
         """People gave a name a new path, rather than dropping the name or writing the code anew."""
         old, new = named(self.old), named(self.new)
-        return any(path not in old.values() for name, path in new.items() if name in old)
+        return any(name in old and path not in old[name] for name in new for path in new[name])
 
 
-def named(text: Sequence[str]) -> dict[str, str]:
+def named(text: Sequence[str]) -> dict[str, set[str]]:
     """Names that these lines take from a path: what an import imports, the last part of any other path."""
-    found: dict[str, str] = {}
+    found: dict[str, set[str]] = {}
     for line in text:
         for match in PATH.finditer(line):
             path = match.group().strip()
             imports = re.search(r"\bimport\s+(.+)", line)
             names = re.findall(r"\w+", imports.group(1)) if imports else [re.split(r"[./]", path)[-1]]
-            found.update(dict.fromkeys(names, path))
+            for name in names:
+                found.setdefault(name, set()).add(path)
     return found
 
 

@@ -83,6 +83,16 @@ def test_a_name_that_another_file_imports_is_in_use(tmp_path: Path) -> None:
     assert damage.offences["bound"] == ["m.py:1: os in m.py: not bound here any more; imported by user.py:1"]
 
 
+def test_a_file_that_comes_to_import_from_itself_is_broken(tmp_path: Path) -> None:
+    for name, module in (("before", "vllm.worker.base"), ("after", "vllm.v1.worker.base")):
+        file = tmp_path / name / "vllm" / "v1" / "worker" / "base.py"
+        file.parent.mkdir(parents=True)
+        file.write_text(f"from {module} import Base as BaseV0\nclass Base(BaseV0): ...\n")
+    findings = [{"path": "vllm/v1/worker/base.py", "line": 1, "end_line": 1, "fixed": True}]
+    damage = compare(tmp_path / "before", tmp_path / "after", {"findings": findings})
+    assert broken(damage) == ["no-self-import"]
+
+
 def test_names_let_go_are_counted(tmp_path: Path) -> None:
     assert judged(tmp_path, GOOD, GOOD.replace(b"import os\n", b"", 1), 1).excused == {"unread import": 1}
 
