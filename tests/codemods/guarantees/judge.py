@@ -73,14 +73,20 @@ def rewrite(tree: Path, target: str, cli: str = DEFAULT_CLI, extra: Sequence[str
     command = [*shlex.split(cli), "rewrite", str(tree), "--target", target, "--format", "json", "--allow-dirty", *extra]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in {0, 1}:
-        raise ToolFailed(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stderr[-3000:]}")
+        raise ToolFailed(f"{shlex.join(command)}: exit code {done.returncode}\n{_last_words(done.stderr)}")
     try:
         report: dict[str, Any] = json.loads(done.stdout)
         for finding in report["findings"]:
             finding["line"], finding["end_line"], finding["fixed"], finding["path"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ToolFailed(f"{shlex.join(command)}: no report on stdout ({error!r})\n{done.stderr[-3000:]}") from error
+        raise ToolFailed(
+            f"{shlex.join(command)}: no report on stdout ({error!r})\n{_last_words(done.stderr)}"
+        ) from error
     return report
+
+
+def _last_words(text: str, count: int = 6) -> str:
+    return "\n".join(text.strip().splitlines()[-count:])
 
 
 def differences(left: Path, right: Path) -> list[str]:

@@ -117,7 +117,7 @@ form("string annotation through a module")(
 form("several modules in one import", MODULE)(lambda s, k: [f"import os, {s.module} as {k}m, sys{MARK}"])
 form("module alone", MODULE)(lambda s, k: [f"import {s.module}{MARK}"])
 form("module with an alias", MODULE)(lambda s, k: [f"import {s.module} as {k}{MARK}"])
-form("star import", MODULE)(lambda s, k: [f"if {k!r}: pass", "try:", "    import json", "except ImportError:", f"    import {s.module}{MARK}"])  # fmt: skip
+form("star import", MODULE)(lambda s, k: [f"from {s.module} import *{MARK}"])
 form("import_module", MODULE)(lambda s, k: ["import importlib", f'{k} = importlib.import_module("{s.module}"){MARK}'])
 form("sys.modules", MODULE)(lambda s, k: ["import sys", f'{k} = sys.modules.get("{s.module}"){MARK}'])
 

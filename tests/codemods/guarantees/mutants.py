@@ -50,7 +50,7 @@ def bases(tree: Path | None, rng: random.Random, count: int) -> list[bytes]:
     own = [source.encode() for source in SOURCES]
     if tree is None:
         return own
-    real = []
+    real: list[bytes] = []
     paths = [path for path in oracle.python_files(tree) if path.stat().st_size < 60_000]
     rng.shuffle(paths)
     for path in paths:
@@ -87,15 +87,16 @@ def _places(source: bytes) -> list[tuple[int, str]]:
     found = [(len(text), "")] if source.endswith(b"\n") or not source else []
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
-            suite = getattr(node, name, None)
-            for position, statement in enumerate(suite if isinstance(suite, list) else ()):
+            found_suite = getattr(node, name, None)
+            suite: list[ast.stmt] = found_suite if isinstance(found_suite, list) else []
+            for position, statement in enumerate(suite):
                 special = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
                 docstring = (
                     position == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
                 )
                 first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", []))])
                 lead = text[first - 1][: statement.col_offset].decode("latin-1")
-                follows = position > 0 and suite[position - 1].end_lineno >= first
+                follows = position > 0 and (suite[position - 1].end_lineno or 0) >= first
                 if not (special or docstring or lead.strip() or follows or _continued(text, first)):
                     found.append((first - 1, lead))
     future = max(
@@ -155,15 +156,14 @@ def escaped(made: Mutant, after: bytes, findings: Sequence[dict[str, Any]], name
                 if not oracle.covering(findings, line - i1 + j1, line - i1 + j1):
                     return "as it was, and no finding"
                 continue
-            why = _still_stale(stale, findings, j1 + 1, max(j2, j1 + 1))
+            first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
+            why = _left_stale(stale, findings, first, last)
             if why:
                 return why
     return ""
 
 
-def _still_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], first: int, last: int) -> str:
-    if not oracle.covering(findings, first, last):
-        return "changed, and no finding"
+def _left_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], first: int, last: int) -> str:
     for reference in stale:
         if first <= reference.line <= last and not oracle.covering(findings, reference.line, reference.end_line):
             return f"now names {reference.name}, which the target lacks, and no finding"

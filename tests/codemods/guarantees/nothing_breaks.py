@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from guarantees.bound import Lost, block, lost
+from guarantees.namespace import absolute
 from guarantees.oracle import Findings, by_path, covering
+from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
+GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
 
 
 @dataclass(slots=True)
@@ -29,9 +32,6 @@ class Damage:
     offences: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in GUARANTEES})
     excused: Counter[str] = field(default_factory=Counter)
     changed: int = 0
-
-
-GUARANTEES = ("files", "compiles", "bound", "only-findings", "faithful-bytes")
 
 
 def lines(source: bytes) -> list[bytes]:
@@ -87,11 +87,12 @@ def _files(tree: Path) -> Iterator[str]:
 def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
     fixed = [f for f in findings.get(name, ()) if f["fixed"]]
     left, right = lines(one), lines(two)
+    imports = _import_spans(two) if name.endswith(".py") else []
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
         first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
-        if not covering(fixed, first, last):
+        if not covering(fixed, *_widened(first, last, imports)):
             damage.offences["only-findings"].append(f"{name}:{first}: changed, and no fixed finding says so")
         allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
         wrong = {_end(line) for line in right[j1:j2]} - allowed
@@ -99,6 +100,21 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
             damage.offences["faithful-bytes"].append(f"{name}:{first}: line ends {sorted(wrong)}")
     if _encoding(one) != _encoding(two):
         damage.offences["faithful-bytes"].append(f"{name}: {_encoding(one)} became {_encoding(two)}")
+
+
+def _import_spans(source: bytes) -> list[tuple[int, int]]:
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+
+
+def _widened(first: int, last: int, imports: list[tuple[int, int]]) -> tuple[int, int]:
+    """A finding on a name of an import over several lines speaks for the line with the module, too."""
+    touched = [span for span in imports if span[0] <= last and span[1] >= first]
+    return min([first, *(low for low, _ in touched)]), max([last, *(high for _, high in touched)])
 
 
 def _end(line: bytes) -> bytes:
@@ -119,15 +135,26 @@ def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers
         damage.offences["compiles"].append(f"{name}: {said}")
     if new is None:
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        left, right = (block(name, ast.parse(source).body, 1) for source in (one, two))
+    for module in sorted(_own_imports(two, name) - _own_imports(one, name)):
+        damage.offences["no-self-import"].append(f"{name}: imports from {module}, which is this file")
+    left, right = (block(name, parse(source).body, 1) for source in (one, two))
     for gone in lost(left, right):
         reader = readers.of(gone.name, name, two)
         if reader:
             damage.offences["bound"].append(f"{name}:{gone.line}: {gone.name} in {gone.where}: {gone.why}; {reader}")
         else:
             damage.excused["unread import" if gone.imported else _reason(gone)] += 1
+
+
+def _own_imports(source: bytes, path: str) -> set[str]:
+    """The modules a file of a package `vllm` imports from that are the file itself."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    if "vllm" not in parts:
+        return set()
+    own = ".".join(parts[parts.index("vllm") :])
+    package = own if path.endswith("__init__.py") else own.rpartition(".")[0]
+    imports = (node for node in ast.walk(parse(source)) if isinstance(node, ast.ImportFrom))
+    return {own for node in imports if absolute(node.module, node.level, package) == own and "." in own}
 
 
 def _reason(gone: Lost) -> str:
@@ -143,7 +170,7 @@ class _Readers:
 
     def of(self, name: str, path: str, source: bytes) -> str:
         """One reader of `name`, as bound in the file at `path`, or ""."""
-        tree = ast.parse(source)
+        tree = parse(source)
         for node in ast.walk(tree):
             if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
                 return f"read on line {node.lineno}"
@@ -166,7 +193,7 @@ class _Readers:
     def _read_imports(self, file: str) -> None:
         assert self.imports is not None
         try:
-            tree = ast.parse((self.tree / file).read_bytes())
+            tree = parse((self.tree / file).read_bytes())
         except (SyntaxError, ValueError, RecursionError):
             return
         for node in ast.walk(tree):
@@ -177,12 +204,14 @@ class _Readers:
 
 
 def _mentions(text: str, name: str) -> bool:
-    """A string that is, or as an annotation holds, the name; prose does not count."""
-    return text == name or (
-        bool(re.search(rf"\b{re.escape(name)}\b", text))
-        and bool(re.fullmatch(r"[\w.\[\], |]+", text))
-        and " " not in text.replace(", ", ",").replace(" | ", "|")
-    )
+    """A string that is the name, or an annotation with it; prose does not count."""
+    if text == name:
+        return True
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 def _stem(path: str) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from guarantees.namespace import absolute, dotted, is_type_checking
-from guarantees.scopes import COMPREHENSIONS, FUNCTIONS, Scope, ScopeBuilder, annotations, is_vllm, outside
+from guarantees.scopes import COMPREHENSIONS, FUNCTIONS, Scope, ScopeBuilder, annotations_of, is_vllm, outside
 
 PATH = re.compile(
     r"(?:[\w.-]+\s*=\s*)?(vllm(?:\.[A-Za-z_]\w*)+)(?::([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*))?\s*(?:\[[\w,\s]*\])?"
 )
-TYPE_COMMENT = re.compile(r"#\s*type:\s*(?!ignore\b)(.+)")
+TYPE_COMMENT = re.compile(r"#\s*type:(?!\s*ignore\b)\s*(.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class _Walker(ast.NodeVisitor):
             self.visit(part)
         for part in outside(node):
             self.visit(part)
-        for part in annotations(node):
+        for part in annotations_of(node):
             self.annotation(part)
         self._enter(node, node.body)
 
@@ -197,8 +197,8 @@ class _Walker(ast.NodeVisitor):
         """The innermost function or class around a line."""
         best = self.now
         for node, scope in self.scopes.items():
-            start, end = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-            if start is not None and start <= line <= end and start >= getattr(best.node, "lineno", 0):
+            first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
+            if first <= line <= last and first >= getattr(best.node, "lineno", 0):
                 best = scope
         return best
 

@@ -15,9 +15,16 @@ from guarantees.namespace import Binding, Namespace, dotted, read
 
 # Built or vendored for devices other than the CPU, or written at build time: a CPU wheel cannot tell what they hold.
 UNKNOWABLE = (
-    "vllm.vllm_flash_attn", "vllm._version", "vllm.commit_id", "vllm._moe_C", "vllm._rocm_C", "vllm._flashmla_C",
-    "vllm._flashmla_extension_C", "vllm.cumem_allocator", "vllm.third_party", "vllm.distributed.kv_transfer.disagg_prefill_workflow",
-)  # fmt: skip
+    "vllm.vllm_flash_attn",
+    "vllm.third_party",
+    "vllm.cumem_allocator",
+    "vllm.commit_id",
+    "vllm._version",
+    "vllm._moe_C",
+    "vllm._rocm_C",
+    "vllm._flashmla_C",
+    "vllm._flashmla_extension_C",
+)
 # Bases that add no class member a migration could care about.
 PLAIN_BASES = {"object", "ABC", "abc.ABC", "Generic", "typing.Generic", "Protocol", "typing.Protocol"}
 PLAIN_DECORATORS = {"dataclass", "dataclasses.dataclass", "final", "runtime_checkable", "total_ordering"}

@@ -199,10 +199,10 @@ def arguments(node: ast.AST) -> Iterator[ast.arg]:
 def outside(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.expr]:
     """What a function evaluates in the scope around it: defaults and annotations."""
     yield from (default for default in (*node.args.defaults, *node.args.kw_defaults) if default is not None)
-    yield from annotations(node)
+    yield from annotations_of(node)
 
 
-def annotations(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.expr]:
+def annotations_of(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Iterator[ast.expr]:
     yield from (argument.annotation for argument in arguments(node) if argument.annotation is not None)
     if not isinstance(node, ast.Lambda) and node.returns is not None:
         yield node.returns
