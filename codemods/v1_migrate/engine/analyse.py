@@ -27,7 +27,7 @@ PYTHON = (Kind.PYTHON, Kind.STUB)
 NAMES = 1  # the phase in which rules claim occurrences of names
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
-_NEEDLE = re.compile(rb"vllm|VLLM|llm_engine|driver_worker|model_executor|^\xff\xfe|^\xfe\xff")
+_NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
 _RELATIVE = re.compile(rb"import|vllm|VLLM")
 _TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
 _OF_NO_CONCERN = (Reason.ENCODING, Reason.NUL, Reason.TOO_BIG, Reason.COOKIE)  # in a file that is not Python
