@@ -15,6 +15,9 @@ from .tree import Tree
 from .verdicts import Judge
 
 
+V0_GONE = "0.11.0"  # the first release in which no engine uses V0's modules
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a run was asked to do, as far as it changes what is found in a file."""
@@ -97,7 +100,7 @@ class PythonFile(AnyFile):
     blocked: frozenset[str] = frozenset()
 
     @cached_property
-    def legacy(self) -> bool:
+    def removed(self) -> bool:
         """The file is one of vLLM's own modules that the target does not have."""
         return (
             self.module.startswith("vllm.")
@@ -105,6 +108,14 @@ class PythonFile(AnyFile):
             and self.judge.judge(self.module).missing
             and self.module in self.tree.own
         )
+
+    @cached_property
+    def legacy(self) -> bool:
+        """The file is a module of V0 itself: it is spoken of and not edited.
+
+        A module that was removed later served V1 as well; until it goes, its imports are as good as any other's.
+        """
+        return self.removed and not self.judge.index.resolve(self.module, V0_GONE).found
 
     @cached_property
     def by_node(self) -> dict[int, list[Reference]]:

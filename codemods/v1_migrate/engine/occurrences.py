@@ -130,6 +130,8 @@ class _Finder:
     ) -> tuple[str, str]:
         if self.file.judge.is_module(imported.dotted):
             return self._module_destination(imported, verdict, uses)
+        if verdict.new and verdict.new.rpartition(".")[0] == self.file.module:
+            return "", "this very file is where it lives now"
         if verdict.movable:
             return verdict.new, ""
         if verdict.fate == "contract" and verdict.new:
