@@ -118,11 +118,9 @@ class Analyser:
         """Look at a text that is already there."""
         place = Place(kind, module, package)
         try:
-            outcome = self._phases(source, place, edit=True)
-            if outcome.edited:
-                again = self._phases(outcome.file.source, place, edit=True)
-                if again.edited:
-                    outcome = self._undone(source, place, "a second run would change the result again")
+            outcome = self._phases(self._open(source, place), place, edit=True)
+            if outcome.edited and self._phases(outcome.file, place, edit=True).edited:
+                outcome = self._undone(source, place, "a second run would change the result again")
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
@@ -132,9 +130,9 @@ class Analyser:
         new_text = outcome.file.source.text
         return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed, outcome.before)
 
-    def _phases(self, source: Source, place: Place, *, edit: bool) -> Outcome:
+    def _phases(self, file: AnyFile, place: Place, *, edit: bool) -> Outcome:
         """Phase by phase: look, edit, and let the next phase look at the result."""
-        file = self._open(source, place)
+        source = file.source
         outcome = Outcome(file)
         for phase in self.phases:
             findings, suppressed = self._inspect(outcome.file, place, phase)
@@ -160,7 +158,7 @@ class Analyser:
 
     def _undone(self, source: Source, place: Place, why: str) -> Outcome:
         """The file as it was, with every finding left to a person, and one that says so."""
-        outcome = self._phases(source, place, edit=False)
+        outcome = self._phases(self._open(source, place), place, edit=False)
         outcome.findings = _given_up(source.rel, outcome.findings, why)
         return outcome
 
