@@ -23,6 +23,7 @@ ifeq ($(strip $(CODE)),)
 	@echo
 	@echo "This was a copy of docs/examples/legacy_plugin. What changed: diff -ru docs/examples/legacy_plugin $(TRIAL)"
 	@echo "The same findings as a page: $(TRIAL).html. Your own code: make migrate CODE=path/to/plugin"
+	@echo "v1-migrate is $(BIN)/v1-migrate here."
 else
 	@$(BIN)/v1-migrate rewrite "$(CODE)" $(ARGS) || test $$? -eq 1
 endif

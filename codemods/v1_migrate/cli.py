@@ -78,7 +78,7 @@ def rewrite(
     writing = not (diff or check or stdin or options["write_baseline"])
     if stdin or stdin_filename:
         options["path"] = options["path"] or Path()
-        request = _request("rewrite", options, unsafe=unsafe)
+        request = _request("rewrite", options, unsafe=unsafe, streaming=not diff)
         return commands.rewrite_stdin(request, stdin_filename or "stdin.py", _view(options, diff))
     request = _request("rewrite", options, unsafe=unsafe, writing=writing, allow_dirty=allow_dirty)
     return commands.look(request, _view(options, diff))

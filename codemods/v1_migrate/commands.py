@@ -184,6 +184,6 @@ def _show_diff(session: Session) -> None:
 
 def _save(path: Path, content: str) -> None:
     try:
-        path.write_text(content, encoding="utf-8")
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")  # names that are no UTF-8
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}; the report was not written") from None

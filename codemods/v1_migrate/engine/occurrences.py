@@ -128,7 +128,7 @@ class _Finder:
     def _destination(
         self, imported: Imported, verdict: Verdict, uses: list[Reference], roles: frozenset[Role]
     ) -> tuple[str, str]:
-        if self._is_module(imported.dotted):
+        if self.file.judge.is_module(imported.dotted):
             return self._module_destination(imported, verdict, uses)
         if verdict.movable:
             return verdict.new, ""
@@ -178,11 +178,6 @@ class _Finder:
         ).kind.endswith("module"):
             dotted = dotted.rpartition(".")[0]
         return dotted if dotted.startswith("vllm") else dotted.partition(".")[0]
-
-    def _is_module(self, dotted: str) -> bool:
-        index = self.file.judge.index
-        releases = index.releases_of(dotted)
-        return bool(releases) and index.resolve(dotted, releases[-1]).kind.endswith("module")
 
     def _own(self, verdict: Verdict) -> bool:
         """A fork's own name, which no release of vLLM ever had."""
@@ -301,7 +296,7 @@ class _Finder:
                 self._add_in_string(found, dotted, match.group(), form)
         for match in _FILE.finditer(value):
             dotted = "vllm" + match.group(1).replace("/", ".")
-            if dotted not in seen and self._worth_saying(dotted) and self._is_module(dotted):
+            if dotted not in seen and self._worth_saying(dotted) and self.file.judge.is_module(dotted):
                 seen.add(dotted)
                 self._add_in_string(found, dotted, match.group(), "path")
 

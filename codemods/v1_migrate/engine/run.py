@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -149,6 +150,10 @@ def _look(analyser: Analyser, file: File, timeout: float) -> Result:
         return Result(file.rel, [_skipped(file.rel, f"it takes more than {timeout:g} s")])
     except (RecursionError, MemoryError):
         return Result(file.rel, [_skipped(file.rel, "it is nested too deeply")])
+    except Exception as error:  # a fault of ours in one file must not cost the user the others
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        fault = f"{type(error).__name__} in {Path(where.filename).name}:{where.lineno}: {error}"
+        return Result(file.rel, [_skipped(file.rel, f"a fault in v1-migrate ({fault}); please report it")])
 
 
 def _skipped(rel: str, reason: str) -> Finding:

@@ -132,6 +132,8 @@ class Curated:
         new, kind = entry.destination(target), entry.kind
         if attention == "v1_cpu" and entry.v1_cpu:
             new, kind = entry.v1_cpu, entry.v1_cpu_kind
+        elif new is None and dotted != entry.old and self._index.resolve(entry.old, target).found:
+            new, kind = entry.old, "moved"  # asked by another of its places; this one still stands
         advice, difference = entry.advice, entry.difference
         if new is None and kind != "gone" and self._known_to_lack(dotted, target):
             kind = "gone"
@@ -142,6 +144,7 @@ class Curated:
             advice = self._plain_advice(entry, new, target)
         if kind == "contract" and new and not difference:
             difference = self._difference(entry, new, target)
+            kind = "contract" if difference else "moved"  # on this target nothing differs yet
         gone = entry.gone_in if dotted == entry.old else self._gone_in(dotted)
         return Fate(dotted, kind, new, advice, difference if kind == "contract" else "", entry.scope, gone)
 
@@ -186,6 +189,8 @@ class Curated:
 
     def _reexported(self, dotted: str, target: str, attention: Attention, hops: int) -> Fate | None:
         """A name that its last home merely imported: the fate of what it stood for."""
+        if self._index.resolve(dotted, target).found:
+            return None
         for release in self._newest:
             found = self._index.resolve(dotted, release)
             if found.found:

@@ -21,7 +21,7 @@ DATA = os.path.dirname(COMPILED)
 _FATES = {"moved", "contract", "gone"}
 _SCOPES = {"cpu", "v0", "other-hw", "other"}
 _ACTIONS = {"remove", "replace", "manual", "keep"}
-_NAME_KEYS = {"old", "also", "fate", "scope", "to", "v1_cpu", "v1_cpu_fate", "difference", "advice"}
+_NAME_KEYS = {"old", "also", "fate", "scope", "to", "v1_cpu", "v1_cpu_fate", "difference", "advice", "checked"}
 _GROUP_KEYS = {"from", "to", "names", "fate", "scope", "advice", "difference"}
 
 

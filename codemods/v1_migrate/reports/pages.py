@@ -64,7 +64,7 @@ def write(folder: Path, rules: Iterable[Rule]) -> list[str]:
 
 def _page(rule: Rule) -> str:
     facts = (
-        f"| Name | Severity | Edit |\n|---|---|---|\n"
+        f"| Name | Severity, mostly | Edit, at best |\n|---|---|---|\n"
         f"| `{rule.slug}` | {rule.severity} ({_SEVERITIES[rule.severity]}) | {_SAFETIES[rule.safety]} |"
     )
     ignore = f"To leave a line as it is: `# v1: ignore[{rule.id}] reason`. For the whole run: `--ignore {rule.id}`."
@@ -75,5 +75,7 @@ def _index(rules: list[Rule]) -> str:
     rows = [
         f"| [{rule.id}]({rule.id}.md) | `{rule.slug}` | {rule.summary} | {_SAFETIES[rule.safety]} |" for rule in rules
     ]
-    head = "# Rules\n\nEach finding names its rule. A rule's severity is that of most of its findings.\n"
-    return "\n".join([_NOTICE, "", head, "| Rule | Name | What it finds | Edit |", "|---|---|---|---|", *rows, ""])
+    head = "# Rules\n\nEach finding names its rule; `v1-migrate explain` shows the same pages.\n"
+    return "\n".join(
+        [_NOTICE, "", head, "| Rule | Name | What it finds | Edit, at best |", "|---|---|---|---|", *rows, ""]
+    )

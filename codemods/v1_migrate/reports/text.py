@@ -139,7 +139,8 @@ def summary(report: Report, style: Style) -> Iterator[str]:
         said = [plural(n, name) for name, n in zip(("error", "warning", "note"), counts.values(), strict=True) if n]
         yield f"{style('For you', bold=True)} {', '.join(said)}{_efforts(report.by_effort())}"
     else:
-        yield f"{style('For you', bold=True)} nothing"
+        found = f": every vllm name found exists on {report.target}" if report.command == "verify" else ""
+        yield f"{style('For you', bold=True)} nothing{found}"
     hidden = [f"{report.suppressed} suppressed"] * bool(report.suppressed)
     hidden += [f"{report.baselined} in the baseline"] * bool(report.baselined)
     if hidden:

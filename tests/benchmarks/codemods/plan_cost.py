@@ -92,7 +92,9 @@ def main() -> None:
         peak = max(run.peak_mb for run in runs)
         print(f"{name:28} {cpu:7.1f} CPU s ({spread})  plan/this {ours / cpu:5.2f}  peak {peak:4.0f} MB")
     if options.json:
-        options.json.write_text(json.dumps({name: [vars(run) for run in runs] for name, runs in results.items()}, indent=1))
+        options.json.write_text(
+            json.dumps({name: [vars(run) for run in runs] for name, runs in results.items()}, indent=1)
+        )
 
 
 if __name__ == "__main__":

@@ -88,3 +88,28 @@ def test_workers_can_be_spawned_where_threads_run(tmp_path: Path) -> None:
         stop.set()
         thread.join()
     assert sum(result.new_text is not None for result in found) == 45
+
+
+def test_a_fault_in_a_rule_costs_one_file_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, 3)
+    real = Analyser.source
+
+    def faulty(self: Analyser, source, *rest):  # type: ignore[no-untyped-def]
+        if source.rel == "m001.py":
+            raise KeyError("oops")
+        return real(self, source, *rest)
+
+    monkeypatch.setattr(Analyser, "source", faulty)
+    found = results(tmp_path, 1)
+    assert "KeyError" in found[1].findings[0].message
+    assert found[0].new_text
+    assert found[2].new_text
+
+
+def test_findings_are_given_at_their_places_before_and_after(tmp_path: Path) -> None:
+    text = "from vllm.sequence import IntermediateTensors, Logprob\n\n\nfrom vllm.worker import nothing\n"
+    (tmp_path / "a.py").write_text(text)
+    result = results(tmp_path, 1)[0]
+    assert result.before is not None
+    assert [(f.name, f.line) for f in result.before] == [("vllm.sequence.Logprob", 1), ("vllm.worker", 4)]
+    assert [(f.name, f.end_line) for f in result.findings] == [("vllm.sequence.Logprob", 2), ("vllm.worker", 5)]

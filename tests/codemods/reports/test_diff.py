@@ -51,6 +51,11 @@ def test_git_takes_it(tmp_path: Path, rel: str, raw: bytes, new: str) -> None:
     assert applied(tmp_path, rel, raw, diff(source, new)) == source.encode(new)
 
 
+def test_an_emptied_file_has_an_empty_range() -> None:
+    assert b"@@ -1 +0,0 @@" in diff(Source.from_bytes(b"a\n", "a.py"), "")
+    assert b"@@ -0,0 +1 @@" in diff(Source.from_bytes(b"", "a.py"), "a\n")
+
+
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "c\r\n", "\n", " x\n", "\\ No\n"]), max_size=25)
 
 

@@ -10,10 +10,7 @@ try:
 except ImportError:
     from vllm.worker.worker_base import WorkerBase as AnyWorker
 
-try:  # vLLM before 0.6
-    from vllm.model_executor.parallel_utils.parallel_state import get_tensor_model_parallel_rank
-except ImportError:
-    from vllm.distributed import get_tensor_model_parallel_rank
+from vllm.model_executor.parallel_utils.parallel_state import get_tensor_model_parallel_rank  # before vLLM 0.6
 
 _load_model = vllm.worker.cpu_model_runner.CPUModelRunner.load_model
 
