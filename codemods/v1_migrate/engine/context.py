@@ -14,7 +14,6 @@ from .scopes import Model
 from .tree import Tree
 from .verdicts import Judge
 
-
 V0_GONE = "0.11.0"  # the first release in which no engine uses V0's modules
 
 
