@@ -134,7 +134,7 @@ class Curated:
         past = [(first, dotted) for first, dotted in entry.to if sort_key(first) <= sort_key(target)]
         if new is not None and past:
             module = self._modules.get(entry.old, "")
-            return f"Since {past[-1][0]} it is {new}. {module}".rstrip()
+            return module if new in module else f"Since {past[-1][0]} it is {new}. {module}".rstrip()
         homes = [dotted for _, dotted in past if dotted]
         last = f"It was last {homes[-1]}; " if homes else ""
         since = past[-1][0] if past else entry.gone_in
