@@ -108,12 +108,10 @@ class ItemList:
         if last_kept + 1 < len(self.items):
             last = self.items[-1]
             end = last.end if last_kept >= 0 or not last.comma else last.comma
-        if last_kept >= 0 and end == start and tail and self._own_line(last_kept) is not None:
-            comma = self.items[last_kept].comma
-            if comma:  # a trailing comma: the new lines follow the item's own line, with its comment
-                line_end = self._line_end(comma)
-                lines = "".join(self.source.newline + str(self._own_line(last_kept)) + text + "," for text in tail)
-                out.append(self._edit(line_end, line_end, lines))
+        if last_kept >= 0 and (tail or end > start) and self.items[last_kept].comma:
+            indent = self._own_line(last_kept)
+            if indent is not None:  # one item a line: what comes and goes does so behind the kept item's own comment
+                out.append(self._tail_lines(last_kept, tail, indent))
                 return out
         if tail or end > start:
             text = self._joined(last_kept, tail) if last_kept >= 0 else ", ".join(tail)
@@ -121,6 +119,16 @@ class ItemList:
                 text += ", "
             out.append(self._edit(start, end, text))
         return out
+
+    def _tail_lines(self, last_kept: int, tail: Sequence[str], indent: str) -> Edit:
+        last = self.items[-1]
+        start = end = self._line_end(self.items[last_kept].comma)
+        closed = True  # the last item ends with a comma
+        if last_kept + 1 < len(self.items):
+            closed = bool(last.comma)
+            end = self._line_end(last.comma) if closed else last.end
+        lines = "".join(f"{self.source.newline}{indent}{text}," for text in tail)
+        return self._edit(start, end, lines if closed else lines[:-1])
 
     def _removal(self, first: int, following: int) -> Edit:
         """Items [first, following) go; an item follows. Whole lines go where nothing else stands on them."""

@@ -11,6 +11,7 @@ from .arguments import ItemList, call_items, position_of
 from .callees import Callee, Callees
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
+from .instances import function_around
 from .scopes import Node
 
 
@@ -26,13 +27,17 @@ class Diagnosis:
     named: list[str] = field(default_factory=list)  # positional arguments that get their names
     dropped: list[str] = field(default_factory=list)  # asked for nothing
     translated: list[tuple[str, str]] = field(default_factory=list)  # (old keyword, what stands there now)
+    handed_on: list[str] = field(
+        default_factory=list
+    )  # a parameter of the method around, which the target never passes
     carried: list[tuple[str, ast.expr]] = field(default_factory=list)  # known before, gone, and carried a value
     alien: list[str] = field(default_factory=list)  # keywords that no release is known to take
+    optional: frozenset[str] = frozenset()  # names that always hold None or False where the call stands
     stuck: str = ""  # why positional arguments cannot be named
 
     @property
     def edited(self) -> bool:
-        return bool(self.items and (self.named or self.dropped or self.translated))
+        return bool(self.items and (self.named or self.dropped or self.translated or self.handed_on))
 
     @property
     def refused(self) -> bool:
@@ -55,8 +60,8 @@ _last: tuple[PythonFile, list[Diagnosis]] | None = None
 
 def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis | None:
     """What is wrong with one call; None when the target takes it as it was meant."""
-    if callee is None:
-        return None
+    if callee is None or not callee.akin:
+        return None  # another contract altogether is what V1M003 speaks about
     call: ast.Call = found.node
     given = Given.of(call)
     misfit = fit(callee.params, given)
@@ -64,6 +69,7 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
     if not misfit and shift is None:
         return None
     result = Diagnosis(callee, call, given, misfit, call_items(file.source, call))
+    result.optional = _never_passed(callee, found)
     if misfit.surplus or shift is not None:
         _positions(result, shift)
     for name in misfit.unknown:
@@ -96,7 +102,7 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
         new = name if name in names else RENAMED.get(name, "")
         if new in names and new not in result.given.names:
             plan.append((position, new))
-        elif means_nothing(name, value):
+        elif means_nothing(name, value) or _is_optional(result, name, value):
             plan.append((position, ""))
         else:
             result.carried.append((name, value))
@@ -111,7 +117,9 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             result.named.append(new)
         else:
             result.items.drop(at)
-            result.dropped.append(meant[position])
+            name = meant[position]
+            gone = result.handed_on if _is_optional(result, name, result.given.positional[position]) else result.dropped
+            gone.append(name)
 
 
 def _keyword(result: Diagnosis, name: str) -> None:
@@ -140,8 +148,33 @@ def _keyword(result: Diagnosis, name: str) -> None:
     elif means_nothing(name, value):
         result.items.drop(at)
         result.dropped.append(name)
+    elif _is_optional(result, name, value):
+        result.items.drop(at)
+        result.handed_on.append(name)
     else:
         result.carried.append((name, value))
+
+
+def _never_passed(callee: Callee, found: Node) -> frozenset[str]:
+    """In a call of `super()`: parameters of the method around it whose default is None or False.
+
+    Where the target's base lacks such a parameter, nothing on the target passes it: the method is called by the target.
+    """
+    function = function_around(found.path) if callee.through == "super" else None
+    if function is None or function.name != callee.old.rpartition(".")[2]:
+        return frozenset()
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+    pairs = [*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    names = {a.arg for a, d in pairs if isinstance(d, ast.Constant) and (d.value is None or d.value is False)}
+    stores = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return frozenset(names - stores)
+
+
+def _is_optional(result: Diagnosis, name: str, value: ast.expr) -> bool:
+    """`name=name`, handed on from an optional parameter that the target never passes."""
+    return isinstance(value, ast.Name) and value.id == name and name in result.optional
 
 
 def _translation(result: Diagnosis, name: str, value: ast.expr, names: set[str]) -> str:

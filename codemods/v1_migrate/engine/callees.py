@@ -42,6 +42,15 @@ class Callee:
         names = {names_by_position(params, count) for _, params in self.accepting(given)}
         return names.pop() if len(names) == 1 else None
 
+    @property
+    def akin(self) -> bool:
+        """The successor is the same thing grown older: at least half of what V0 took, it takes, too."""
+        if not self.contract or not self.before:
+            return not self.contract
+        newest_v0 = [params for release, params in self.before if is_v0(release)] or [self.before[-1][1]]
+        names = {param.name for param in newest_v0[-1]}
+        return 2 * len(names & {param.name for param in self.params}) >= max(len(names), 1)
+
     def known_before(self, name: str) -> bool:
         """Some release before the target has a parameter of this name."""
         return any(param.name == name for _, params in self.before for param in params)
@@ -61,7 +70,7 @@ class Callees:
         self.instances = Instances(file)
 
     def of(self, found: Node) -> Callee | None:
-        """The callee of a call; None when it is not vLLM's, or cannot be told, or the code is meant for two releases."""
+        """The callee of a call; None when it is not vLLM's, cannot be told, or the code is meant for two releases."""
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
         if not dotted or version_guard(found.path) is not None:
@@ -89,7 +98,9 @@ class Callees:
 
     def _own(self, dotted: str) -> bool:
         """The tree defines the name itself (a fork of vLLM), so that its own signature holds."""
-        return any(dotted.startswith(module + ".") for module in self.file.tree.own) if self.file.tree.is_vllm else False
+        return (
+            any(dotted.startswith(module + ".") for module in self.file.tree.own) if self.file.tree.is_vllm else False
+        )
 
     def _dotted(self, call: ast.Call, found: Node) -> tuple[str, str]:
         references = self.file.by_node.get(id(call.func), [])

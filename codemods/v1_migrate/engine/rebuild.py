@@ -72,8 +72,8 @@ def begin(
 ) -> Rebuild | str:
     """Take a call apart, positional arguments by the names of the releases it was written for.
 
-    `skip` positional arguments in front are none of the constructor's (the object of dataclasses.replace). Returns why it
-    cannot be done, for a person, where it cannot.
+    `skip` positional arguments in front are none of the constructor's (the object of dataclasses.replace). Returns why
+    it cannot be done, for a person, where it cannot.
     """
     given = Given.of(call)
     given = replace(given, positional=given.positional[skip:])

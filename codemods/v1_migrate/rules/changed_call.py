@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from ..engine.call_check import Diagnosis, diagnoses
 from ..engine.callshape import spelled
 from ..findings import Effort, Finding, Severity
-from .metadata_family import family_of
+from .metadata_builder import handled_elsewhere
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class ChangedCall(Rule):
         if file.legacy:
             return
         for found in diagnoses(file):
-            if found.refused and not found.callee.contract and family_of(found.callee.old) is None:
+            if found.refused and not found.callee.contract and not handled_elsewhere(found.callee.old):
                 finding = self._say(file, found)
                 if finding is not None:
                     yield finding

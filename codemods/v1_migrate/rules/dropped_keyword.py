@@ -35,9 +35,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses
-from ..findings import Effort, Finding, Safety, Severity
+from ..findings import Finding, Safety, Severity
 from .dropped_values import ADVICE
-from .metadata_family import family_of
+from .metadata_builder import handled_elsewhere
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class DroppedKeyword(Rule):
         if file.legacy:
             return
         for found in diagnoses(file):
-            if family_of(found.callee.old) is None:
+            if not handled_elsewhere(found.callee.old):
                 yield from self._edited(file, found)
                 yield from self._carried(file, found)
 
@@ -70,7 +70,7 @@ class DroppedKeyword(Rule):
             end,
             f"`{found.callee.new}` on vLLM {file.judge.target}: {_deeds(found)}",
             Severity.ERROR,
-            safety=Safety.V1 if found.translated else Safety.BRIDGE,
+            safety=Safety.V1 if found.translated or found.handed_on else Safety.BRIDGE,
             name=found.callee.old,
             edits=edits,
         )
@@ -94,6 +94,9 @@ def _deeds(found: Diagnosis) -> str:
     if found.dropped:
         listed = ", ".join(f"`{name}`" for name in found.dropped)
         deeds.append(f"{listed} is gone and asked for nothing here")
+    if found.handed_on:
+        listed = ", ".join(f"`{name}`" for name in found.handed_on)
+        deeds.append(f"{listed} is gone and nothing passes it any more")
     if found.translated:
         deeds.append(", ".join(f"`{old}` is `{new}` now" for old, new in found.translated))
     if found.named:

@@ -91,18 +91,19 @@ ADVICE: dict[str, str] = {
     "eplb_window_size": "Goes into eplb_config={'window_size': ...}.",
     "guided_decoding": "Use structured_outputs=StructuredOutputsParams(...).",
     "guided_decoding_backend": "Use structured_outputs_config={'backend': ...}.",
-    "guided_decoding_disable_additional_properties":
-        "Use structured_outputs_config={'disable_additional_properties': ...}.",
+    "guided_decoding_disable_additional_properties": (
+        "Use structured_outputs_config={'disable_additional_properties': ...}."
+    ),
     "guided_decoding_disable_any_whitespace": "Use structured_outputs_config={'disable_any_whitespace': ...}.",
     "guided_decoding_disable_fallback": "Use structured_outputs_config={'disable_fallback': ...} while it exists.",
     "guided_options_request": "Put the request into SamplingParams(structured_outputs=StructuredOutputsParams(...)).",
     "is_attention_free": "Ask the model's configuration; models without attention never get here.",
     "is_blocksparse": "Block-sparse attention has no successor.",
     "logits_processors": "V1 takes logits processors for the whole engine only: LLM(logits_processors=[...]), classes "
-        "of vllm.v1.sample.logits_processor.",
+    "of vllm.v1.sample.logits_processor.",
     "lora_extra_vocab_size": "Adapters may not add tokens any more; resize the base model's vocabulary.",
     "max_seq_len_to_capture": "V1 captures by batch size: compilation_config={'cudagraph_capture_sizes': [...]}. On a "
-        "CPU it never did anything.",
+    "CPU it never did anything.",
     "num_lookahead_slots": "The number of draft tokens, speculative_config={'num_speculative_tokens': n}, decides.",
     "num_redundant_experts": "Goes into eplb_config={'num_redundant_experts': ...}.",
     "num_scheduler_steps": "V1 has no multi-step scheduling and does not need it; async_scheduling comes closest.",

@@ -12,8 +12,9 @@ in 0.30.0. Tests and plugins that build it break one TypeError after another.
 ```python
 from vllm.v1.attention.backends.utils import CommonAttentionMetadata
 
-common = CommonAttentionMetadata(query_start_loc=starts, seq_lens=lens, seq_lens_cpu=lens_cpu, num_computed_tokens_cpu=done,
-                                 query_start_loc_cpu=starts_cpu, num_reqs=2, num_actual_tokens=9, max_query_len=8,
+common = CommonAttentionMetadata(query_start_loc=starts, seq_lens=lens, seq_lens_cpu=lens_cpu,
+                                 num_computed_tokens_cpu=done, query_start_loc_cpu=starts_cpu, num_reqs=2,
+                                 num_actual_tokens=9, max_query_len=8,
                                  block_table_tensor=table, slot_mapping=slots)
 ```
 becomes, for vLLM 0.32.0,
@@ -21,7 +22,8 @@ becomes, for vLLM 0.32.0,
 from vllm.v1.attention.backend import CommonAttentionMetadata
 
 common = CommonAttentionMetadata(query_start_loc=starts, seq_lens=lens, seq_lens_cpu_upper_bound=lens_cpu,
-                                 query_start_loc_cpu=starts_cpu, num_reqs=2, num_actual_tokens=9, max_query_len=8,
+                                 query_start_loc_cpu=starts_cpu, num_reqs=2,
+                                 num_actual_tokens=9, max_query_len=8,
                                  block_table_tensor=table, slot_mapping=slots, max_seq_len=int(lens.max()))
 ```
 

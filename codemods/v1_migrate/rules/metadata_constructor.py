@@ -2,9 +2,9 @@
 
 ## What it does
 Rewrites calls of `TorchSDPAMetadata` (and `TorchSDPABackend.make_metadata`) for the fields that the class has on the
-target, or in `v1_cpu` with `--attention v1_cpu`: positional arguments get the names they had in the releases the call was
-written for, keywords of older releases get today's names, fields that asked for nothing go, and required fields with
-only one sensible value are added. With every call of the class settled, its import moves, too.
+target, or in `v1_cpu` with `--attention v1_cpu`: positional arguments get the names they had in the releases the call
+was written for, keywords of older releases get today's names, fields that asked for nothing go, and required fields
+with only one sensible value are added. With every call of the class settled, its import moves, too.
 
 ## Why
 The order of the fields changed in 0.10.0 although every name stayed, so that positional calls mean something else in
@@ -31,8 +31,8 @@ md = TorchSDPAMetadata(
 ```
 
 ## Safety
-*bridge* where arguments are only named, else *v1*. `CPUAttentionMetadata` (0.11.1 on) has no V0 fields and holds scheduling
-data that only its builder can make: there the finding says how to describe the batch to the builder.
+*bridge* where arguments are only named, else *v1*. `CPUAttentionMetadata` (0.11.1 on) has no V0 fields and holds
+scheduling data that only its builder can make: there the finding says how to describe the batch to the builder.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ class MetadataConstructor(Rule):
             function = found.node.func
             if not isinstance(function, ast.Attribute) or function.attr != "make_metadata":
                 continue
-            name = function.value.attr if isinstance(function.value, ast.Attribute) else getattr(function.value, "id", "")
+            name = (
+                function.value.attr if isinstance(function.value, ast.Attribute) else getattr(function.value, "id", "")
+            )
             if "backend" not in name.lower() or file.by_node.get(id(function)):
                 continue
             start, end = file.span(function)
@@ -222,13 +224,11 @@ def before(file: PythonFile, destination: Destination) -> Callee:
         params = signature(index, destination.old, release, "name")
         if params is not None:
             known.append((release, params))
-    return Callee(
-        destination.old, destination.new, "name", destination.moved, True, destination.fields, tuple(known)
-    )
+    return Callee(destination.old, destination.new, "name", destination.moved, True, destination.fields, tuple(known))
 
 
 def adapt(rebuild: Rebuild, destination: Destination, unsafe: bool = False, *, partial: bool = False) -> None:
-    """Rename, drop and add keywords for the destination's fields. `partial`: dataclasses.replace, nothing is required."""
+    """Rename, drop and add keywords for the destination's fields. `partial`: nothing is required."""
     names = {param.name for param in destination.fields}
     if destination.keeps_v0_fields:
         _query_starts(rebuild, destination)
@@ -258,9 +258,8 @@ def _query_starts(rebuild: Rebuild, destination: Destination) -> None:
     """0.8.5 gave the prefills' starts the name that 0.9.1 gave to those of all requests, which V0 left None."""
     of_v0 = not destination.old.startswith("vllm.v1.")
     given = "query_start_loc" in rebuild.positions and "prefill_query_start_loc" not in rebuild.positions
-    if of_v0 and given and destination.new != destination.old:
-        if not means_nothing("query_start_loc", rebuild.values["query_start_loc"]):
-            rebuild.rename("query_start_loc", "prefill_query_start_loc")
+    if of_v0 and given and not means_nothing("query_start_loc", rebuild.values["query_start_loc"]):
+        rebuild.rename("query_start_loc", "prefill_query_start_loc")
 
 
 def _from_is_prompt(rebuild: Rebuild) -> None:
@@ -333,4 +332,6 @@ def _where(file: PythonFile, destination: Destination) -> str:
 
 
 def _parameters(destination: Destination) -> str:
-    return "Its fields: " + ", ".join(param.name + ("=..." if param.default else "") for param in destination.fields) + "."
+    return (
+        "Its fields: " + ", ".join(param.name + ("=..." if param.default else "") for param in destination.fields) + "."
+    )

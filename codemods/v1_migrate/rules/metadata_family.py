@@ -23,7 +23,8 @@ V1_CPU_FIELDS = (
     "block_tables", "chunked_prefill", "seq_lens", "max_query_len", "max_kv_len", "prefill_query_start_loc",
     "kv_start_loc", "prefill_block_tables", "query_start_loc", "encoder_seq_lens", "encoder_seq_lens_tensor",
     "max_encoder_seq_len", "num_encoder_tokens", "cross_slot_mapping", "cross_block_tables",
-    "multi_modal_placeholder_index_maps", "enable_kv_scales_calculation", "kv_lens", "block_table", "causal", "tree_mask",
+    "multi_modal_placeholder_index_maps", "enable_kv_scales_calculation", "kv_lens", "block_table", "causal",
+    "tree_mask",
 )  # fmt: skip
 V1_CPU_METADATA = "v1_cpu.TorchSDPAMetadata"
 
@@ -77,7 +78,7 @@ COMMON_FORMULAS: dict[str, str] = {
 # V0 field -> how to get it from CPUAttentionMetadata (0.11.1 on), where all requests stand in one description.
 FORMULAS: dict[str, str] = {
     "attn_bias": "masks are made in the implementation (sdpa_attn_masks until 0.16.0) or inside the kernel",
-    "block_tables": "rows of `block_table` that belong to decodes; `block_table` holds all requests, int32 [B, max_blocks]",
+    "block_tables": "the decodes' rows of `block_table`, which holds all requests, int32 [B, max_blocks]",
     "chunked_prefill": "always true in effect; ask vllm_config.scheduler_config.enable_chunked_prefill if you need it",
     "cross_attn_bias": "gone with the encoder fields",
     "cross_block_tables": "`block_table` of the KV cache group of the cross attention layers",
@@ -117,16 +118,16 @@ FORMULAS: dict[str, str] = {
 # Fields that the new class has under the same name with another meaning.
 SAME_NAME: dict[str, str] = {
     "num_decode_tokens": "it is 0 unless use_sdpa_prefill is set: " + FORMULAS["num_decode_tokens"],
-    "query_start_loc": "it covers all requests, int32 [B + 1]; V0's (None from 0.9.1 on) was of the prefills only in 0.8.5",
+    "query_start_loc": "it covers all requests, int32 [B + 1]; V0's was of the prefills in 0.8.5, None from 0.9.1 on",
     "seq_lens": "it is an int32 tensor over all requests [B] instead of a list over the prefills: "
         "seq_lens.tolist() gives the list",
 }  # fmt: skip
 
 HOW_TO_BUILD = (
     "Describe the batch and let the backend's builder make the metadata: CommonAttentionMetadata("
-    "query_start_loc=int32 [0] followed by the running sum of the query lengths, prefills then decodes (a decode has 1); "
-    "seq_lens=int32 of seq_lens followed by seq_lens_tensor (without the latter when there are no decodes: it repeats the "
-    "prefills); block_table_tensor=rows of prefill_block_tables, then of block_tables, padded with 0; "
+    "query_start_loc=int32 [0] and the running sum of the query lengths, prefills then decodes (a decode has 1); "
+    "seq_lens=int32 of seq_lens followed by seq_lens_tensor (without the latter when there are no decodes: it repeats "
+    "the prefills); block_table_tensor=rows of prefill_block_tables, then of block_tables, padded with 0; "
     "slot_mapping=slot_mapping; num_reqs=B; num_actual_tokens=num_prefill_tokens + num_decode_tokens; "
     "max_query_len=the largest query length; max_seq_len=the largest of seq_lens)."
 )

@@ -41,8 +41,8 @@ from ..engine.instances import Instance, Instances
 from ..engine.rebuild import begin
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
-from .metadata_common import adapt_common
 from ..names.index import Param
+from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
 from .metadata_family import FORMULAS, SAME_NAME, family_of
 from .rule import Rule
@@ -98,12 +98,21 @@ class MetadataField(Rule):
         judge = file.judge
         owner = judge.judge(instance.dotted)
         new = instance.dotted if owner.status == "present" else owner.new
-        if not new.startswith("vllm.") or attribute.startswith("__") or file.tree.is_vllm and owner.status == "present":
+        if (
+            not new.startswith("vllm.")
+            or attribute.startswith("__")
+            or (file.tree.is_vllm and owner.status == "present")
+        ):
             return None
         old_known = judge.known(f"{instance.dotted}.{attribute}")
         there = judge.index.resolve(f"{new}.{attribute}", judge.target).found
         family = family_of(instance.dotted)
-        if family == "cpu" and there and family_of(new) == "cpu" and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]:
+        if (
+            family == "cpu"
+            and there
+            and family_of(new) == "cpu"
+            and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
+        ):
             return self._other_meaning(file, instance, attribute, node, new)
         if there is not False or not old_known:
             return None
@@ -134,19 +143,28 @@ class MetadataField(Rule):
         edits: tuple[Edit, ...] = ()
         if replacement and file.allowed(self.id, instance.dotted):
             edits = (Edit(start, end, attribute, replacement),)
+        old_name, new_name = instance.dotted.rpartition(".")[2], new.rpartition(".")[2]
         text = f"`{new}` has no `{attribute}` on vLLM {judge.target}"
-        certain = instance.built or bool(edits)
+        if old_name != new_name and family is None:
+            text = f"`{instance.dotted}` is `{new}` on vLLM {judge.target}, which has no `{attribute}`"
+        certain = instance.built or bool(edits) or family != "abstract"
         if not certain:
-            text += "; a subclass of yours may still have it" if family == "abstract" else ""
+            text += "; a subclass of yours may still have it"
         return file.finding(
-            self.id, start, end, text, Severity.ERROR if certain or family != "abstract" else Severity.WARNING,
-            safety=Safety.V1 if edits else Safety.MANUAL, effort=Effort.HOURS, advice="" if edits else advice,
-            name=instance.dotted, edits=edits,
-        )  # fmt: skip
+            self.id,
+            start,
+            end,
+            text,
+            Severity.ERROR if certain else Severity.WARNING,
+            safety=Safety.V1 if edits else Safety.MANUAL,
+            effort=Effort.MINUTES,
+            advice="" if edits else advice,
+            name=instance.dotted,
+            primary=judge.judge(instance.dotted).fate != "contract",
+            edits=edits,
+        )
 
-    def _replacement(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str
-    ) -> str:
+    def _replacement(self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str) -> str:
         """What to write instead of the attribute's name; "" where a person has to."""
         judge = file.judge
         start, end = name_span(file, node)

@@ -5,8 +5,8 @@ Removes a second `.prefill_metadata` (or `.decode_metadata`) behind a first one 
 the first hop was kept in a variable (`prefill = md.prefill_metadata`, `if prefill := md.prefill_metadata:`).
 
 ## Why
-`TorchSDPAMetadata.prefill_metadata` is the object itself, or None when nothing is prefilled. Where it is None the second
-hop fails, where it is not it changes nothing. Code that moves to V1 should not carry the hop along.
+`TorchSDPAMetadata.prefill_metadata` is the object itself, or None when nothing is prefilled. Where it is None the
+second hop fails, where it is not it changes nothing. Code that moves to V1 should not carry the hop along.
 
 ## Example
 ```python
@@ -24,7 +24,8 @@ def chunked(md: TorchSDPAMetadata) -> bool:
 ```
 
 ## Safety
-*bridge*: true of every release that has the class. Metadata of other backends makes a new object at each hop and is left alone.
+*bridge*: true of every release that has the class. Metadata of other backends makes a new object at each hop and is
+left alone.
 """
 
 from __future__ import annotations
