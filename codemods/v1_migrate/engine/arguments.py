@@ -113,6 +113,11 @@ class ItemList:
             if indent is not None:  # one item a line: what comes and goes does so behind the kept item's own comment
                 out.append(self._tail_lines(last_kept, tail, indent))
                 return out
+        if not tail and end > start and self._owns_line(last_kept + 1, len(self.items)):
+            end = self._comment_end(self.items[-1])
+            if end > self.items[-1].comma > 0:
+                out.append(self._edit(start, end, "," if last_kept >= 0 else ""))
+                return out
         if tail or end > start:
             text = self._joined(last_kept, tail) if last_kept >= 0 else ", ".join(tail)
             if last_kept < 0 and self.items and end == start:
@@ -146,6 +151,12 @@ class ItemList:
         if not text[end:upcoming].strip(" \t"):
             return self._edit(start, upcoming, "")
         return self._edit(self._behind_blanks(start), end, "")
+
+    def _comment_end(self, item: Item) -> int:
+        """Behind the comma and the comment of an item that ends its line; else behind the item itself."""
+        end = self._line_end(item.comma or item.end)
+        rest = self.source.text[item.comma or item.end : end].strip()
+        return end if rest.startswith("#") else item.end
 
     def _line_end(self, position: int) -> int:
         found = (self.source.text.find(mark, position) for mark in "\r\n")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ..names.index import Param
+from ..names.index import Param, sort_key
 from ..rules.dropped_values import MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
-from .callees import Callee, Callees
+from .callees import Callee, Callees, is_v0
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
 from .instances import function_around
@@ -55,6 +55,7 @@ def diagnoses(file: PythonFile) -> list[Diagnosis]:
     return _last[1]
 
 
+_SWALLOWING = frozenset({"Attention"})  # its `**extra_impl_args` meet the implementation's constructor
 _last: tuple[PythonFile, list[Diagnosis]] | None = None
 
 
@@ -65,6 +66,8 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
     call: ast.Call = found.node
     given = Given.of(call)
     misfit = fit(callee.params, given)
+    if callee.new.rpartition(".")[2] in _SWALLOWING:
+        misfit = replace(misfit, unknown=(*misfit.unknown, *_swallowed(callee, given, file.judge.target)))
     shift = _shift(callee, given)
     if not misfit and shift is None:
         return None
@@ -75,6 +78,16 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
     for name in misfit.unknown:
         _keyword(result, name)
     return result
+
+
+def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:
+    """Keywords that were parameters of V0 and now end in `**kwargs`, which go on to something that refuses them."""
+    names = {param.name for param in callee.params}
+    v0 = [params for release, params in callee.before if is_v0(release)][-1:]
+    old = {param.name for params in v0 for param in params}
+    if sort_key(target) >= sort_key("0.11.0"):
+        old.add("use_irope")  # 0.10 still took it out of them
+    return tuple(name for name in given.names if name in old and name not in names)
 
 
 def _shift(callee: Callee, given: Given) -> int | None:

@@ -12,6 +12,7 @@ from .context import PythonFile
 from .guards import version_guard
 from .instances import Instances, class_around, function_around
 from .scopes import Node, Scope
+from .verdicts import Judge
 
 LAST_V0 = "0.9.2"  # last release with the V0 CPU engine
 _FORWARDS = {"vllm.entrypoints.llm.LLM": "vllm.engine.arg_utils.EngineArgs"}  # `**kwargs` go on to this one
@@ -73,7 +74,7 @@ class Callees:
         """The callee of a call; None when it is not vLLM's, cannot be told, or the code is meant for two releases."""
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
-        if not dotted or version_guard(found.path) is not None:
+        if not dotted or version_guard(found.path, call) is not None:
             return None
         return self.named(dotted, through)
 
@@ -81,7 +82,7 @@ class Callees:
         """The callee of this name."""
         judge = self.file.judge
         verdict = judge.judge(dotted)
-        new = dotted if verdict.status == "present" else verdict.new
+        new = contract_of(judge, dotted)
         if verdict.status == "unknown" or not new.startswith("vllm."):
             return None
         if verdict.status == "present" and self._own(dotted):
@@ -143,6 +144,22 @@ def first_base(file: PythonFile, owner: Scope) -> str:
     return ""
 
 
+def contract_of(judge: Judge, dotted: str) -> str:
+    """The class or function of the target whose signature counts for a name; "" when it has none.
+
+    What goes to v1_cpu keeps to the signatures of the vLLM release that it is used with.
+    """
+    verdict = judge.judge(dotted)
+    if verdict.status == "present":
+        return dotted
+    return _vllm_judge(judge).judge(dotted).new if verdict.new.startswith("v1_cpu") else verdict.new
+
+
+@cache
+def _vllm_judge(judge: Judge) -> Judge:
+    return Judge(judge.target, "vllm", judge.index)
+
+
 @cache
 def older(index: Index, target: str) -> tuple[str, ...]:
     """The releases before the target; rebuilt wheels (`.post2`) have the same source and are left out."""
@@ -173,10 +190,7 @@ def signature(index: Index, dotted: str, release: str, through: str) -> tuple[Pa
 
 def record_kind(index: Index, canonical: str, release: str) -> str:
     """The index's letter for what a name is (names/extract.py); "" for a module or what is ambiguous."""
-    module = canonical
-    while module and not index.has_module(module, release):
-        module = module.rpartition(".")[0]
-    if not module or module == canonical:
-        return ""
-    record = index.record(module, canonical[len(module) + 1 :], release) or ""
+    names = index.of(release)
+    place = names.place(canonical)
+    record = (names.record(*place) or "") if place is not None else ""
     return "" if record.startswith("?") else record.lstrip("!")[:1]

@@ -147,11 +147,9 @@ class Instances:
 
     def is_class(self, dotted: str) -> bool:
         """Some release has a class of this name."""
-        index = self.file.judge.index
-        if not dotted.startswith("vllm."):
-            return False
-        releases = index.releases_of(dotted)
-        return bool(releases) and index.resolve(dotted, releases[-1]).kind.endswith("class")
+        judge = self.file.judge
+        last = judge.span(dotted)[1] if dotted.startswith("vllm.") else ""
+        return bool(last) and judge.index.resolve(dotted, last).kind.endswith("class")
 
 
 def class_around(scope: Scope) -> Scope | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..names.index import Index, Param
-from .callees import is_v0, older
+from .callees import contract_of, is_v0, older
 from .context import PythonFile
 from .scopes import Node
 
@@ -67,7 +67,7 @@ def vllm_bases(file: PythonFile, found: Node, depth: int = 0) -> Iterator[str]:
 def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str) -> Override | None:
     judge, index = file.judge, file.judge.index
     verdict = judge.judge(base)
-    new = base if verdict.status == "present" else verdict.new
+    new = contract_of(judge, base)
     if verdict.status == "unknown" or not new.startswith("vllm."):
         return None
     if verdict.status == "present" and file.tree.is_vllm and file.tree.defines(base):

@@ -100,7 +100,8 @@ class OverrideSignature(Rule):
             return
         paths = {id(found.node): found.path for found in file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)}
         for override in overrides(file):
-            if not self._of_interest(override) or version_guard(paths.get(id(override.method))) is not None:
+            method = override.method
+            if not self._of_interest(override) or version_guard(paths.get(id(method)), method) is not None:
                 continue
             if override.gone:
                 yield self._never_called(file, override)
