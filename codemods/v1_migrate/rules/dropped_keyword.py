@@ -35,6 +35,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses
+from ..engine.member_settings import member_setting
 from ..findings import Finding, Safety, Severity
 from .dropped_values import ADVICE
 from .metadata_builder import handled_elsewhere
@@ -84,7 +85,7 @@ class DroppedKeyword(Rule):
                 end,
                 f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value",
                 Severity.ERROR,
-                advice=advice_for(file, found.callee.new, name, value),
+                advice=advice_for(found.callee.new, name, value),
                 name=found.callee.old,
             )
 
@@ -104,13 +105,12 @@ def _deeds(found: Diagnosis) -> str:
     return "; ".join(deeds)
 
 
-def advice_for(file: PythonFile, callee: str, name: str, value: ast.expr | None = None) -> str:
-    """What to do about a dropped keyword: this rule's words, else those of the table."""
-    words = ADVICE.get(name, "")
-    setting = getattr(file.judge.curated, "setting", None)
-    row = setting(f"keyword:{callee.rpartition('.')[2]}.{name}") if setting is not None else None
-    if not words and row is not None:
-        words = row.advice
+def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:
+    """What to do about a dropped keyword: the table's words for this callee, else this rule's for the keyword."""
+    words = ADVICE.get(name, "")  # by the name alone: the same keyword stands in several constructors
+    setting = member_setting("keyword", callee, name)
+    if setting is not None:
+        words = setting.advice
     if not words and value is not None and not isinstance(value, ast.Constant):
         words = "Leave it out if the value can only be None, False or what was the default."
     return words or "Leave it out, or find what took its place in the release notes."

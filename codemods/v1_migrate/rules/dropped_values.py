@@ -42,6 +42,7 @@ MEANT_BY_FALSE = frozenset({"multi_step_stream_outputs", "use_async_output_proc"
 
 # Keywords that were gone before the oldest release of the index, by the last part of the callee.
 OLDER_THAN_INDEX: dict[str, frozenset[str]] = {
+    "Attention": frozenset({"use_irope"}),
     "SamplingParams": frozenset({"use_beam_search", "early_stopping", "length_penalty"}),
     "EngineArgs": frozenset({"worker_use_ray", "disable_sliding_window_cache"}),
     "AsyncEngineArgs": frozenset({"worker_use_ray", "engine_use_ray"}),
@@ -104,6 +105,7 @@ ADVICE: dict[str, str] = {
     "lora_extra_vocab_size": "Adapters may not add tokens any more; resize the base model's vocabulary.",
     "max_seq_len_to_capture": "V1 captures by batch size: compilation_config={'cudagraph_capture_sizes': [...]}. On a "
     "CPU it never did anything.",
+    "multi_step_stream_outputs": "V1 has no multi-step scheduling; every step's output is streamed.",
     "num_lookahead_slots": "The number of draft tokens, speculative_config={'num_speculative_tokens': n}, decides.",
     "num_redundant_experts": "Goes into eplb_config={'num_redundant_experts': ...}.",
     "num_scheduler_steps": "V1 has no multi-step scheduling and does not need it; async_scheduling comes closest.",

@@ -98,7 +98,7 @@ class MetadataConstructor(Rule):
             call: ast.Call = found.node
             dotted, through = _metadata_class(file, call)
             destination = destination_of(file, dotted) if dotted else None
-            if destination is None or guards.version_guard(found.path) is not None:
+            if destination is None or guards.version_guard(found.path, call) is not None:
                 continue
             finding, settled = self._call(file, found, destination, through)
             if not settled:
@@ -294,9 +294,9 @@ def _metadata_class(file: PythonFile, call: ast.Call) -> tuple[str, bool]:
         return dotted, False
     owner, _, method = dotted.rpartition(".")
     if method == "make_metadata" and owner.endswith(".TorchSDPABackend"):
-        verdict = file.judge.judge(dotted)
-        gone = verdict.missing and not (verdict.movable and verdict.new.startswith("vllm."))
-        return owner.removesuffix("Backend") + "Metadata", gone
+        new = file.judge.judge(owner).new or owner
+        there = new.startswith("vllm.") and file.judge.index.resolve(f"{new}.{method}", file.judge.target).found
+        return owner.removesuffix("Backend") + "Metadata", not there
     return "", False
 
 
@@ -319,7 +319,9 @@ def _import_edits(file: PythonFile, imported: Imported, destination: Destination
     if not isinstance(imported.statement, ast.ImportFrom):
         return ()
     alive = lambda dotted: file.judge.judge(dotted).status != "missing"  # noqa: E731
-    if guards.version_guard(imported.path) is not None or guards.has_living_twin(imported, file.package, alive):
+    if guards.version_guard(imported.path, imported.statement) is not None:
+        return ()
+    if guards.has_living_twin(imported, file.package, alive):
         return ()
     body = getattr(imported.path[0], imported.path[1], None)
     siblings = body if isinstance(body, list) else []

@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING
 from ..engine.callees import Callees
 from ..engine.guards import probed, version_guard
 from ..engine.instances import Instance, Instances
+from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -71,7 +72,7 @@ class MetadataField(Rule):
             return
         instances = Instances(file)
         for use in file.model.uses:
-            if use.attributes and version_guard(use.path) is None and not probed(use.path, use.attributes):
+            if use.attributes and version_guard(use.path, use.node) is None and not probed(use.path, use.attributes):
                 finding = self._use(file, use, instances)
                 if finding is not None:
                     yield finding
@@ -137,7 +138,8 @@ class MetadataField(Rule):
         member = judge.judge(f"{instance.dotted}.{attribute}")
         family = family_of(instance.dotted)
         replacement = self._replacement(file, instance, attribute, node, new)
-        advice = member.advice
+        setting = member_setting("field", instance.dotted, attribute)
+        advice = setting.advice if setting is not None else member.advice
         if family in ("cpu", "abstract") and attribute in FORMULAS:
             advice = f"On V1: {FORMULAS[attribute]}."
         edits: tuple[Edit, ...] = ()
@@ -171,6 +173,10 @@ class MetadataField(Rule):
         if file.source.text[start:end] != attribute:
             return ""
         member = judge.judge(f"{instance.dotted}.{attribute}")
+        setting = member_setting("field", instance.dotted, attribute)
+        new_name = renamed_to(setting, judge.target) if setting is not None else ""
+        if new_name and judge.index.resolve(f"{new}.{new_name}", judge.target).found:
+            return new_name
         owner, _, renamed = member.new.rpartition(".")
         if member.fate == "moved" and owner and _same(judge, owner, new):
             return renamed
