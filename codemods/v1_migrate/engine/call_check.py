@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..names.index import Param, sort_key
 from ..rules.dropped_values import MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
-from .callees import Callee, Callees, is_v0
+from .callees import LAST_V0, Callee, callees_of, is_v0, signature
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
 from .instances import function_around
@@ -49,7 +49,7 @@ def diagnoses(file: PythonFile) -> list[Diagnosis]:
     """All calls of a file that do not fit the target. Remembered for the last file asked about."""
     global _last
     if _last is None or _last[0] is not file:
-        callees = Callees(file)
+        callees = callees_of(file)
         found = (diagnose(file, node, callees.of(node)) for node in file.model.nodes.get(ast.Call, ()))
         _last = (file, [diagnosis for diagnosis in found if diagnosis is not None])
     return _last[1]
@@ -92,11 +92,19 @@ def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:
 
 def _shift(callee: Callee, given: Given) -> int | None:
     """The first positional argument that every release the call was written for read differently."""
-    if not given.positional:
+    if not given.positional or _unmoved(callee, len(given.positional)):
         return None
     found = [shifted(params, callee.params, len(given.positional)) for _, params in callee.accepting(given)]
     known = [position for position in found if position is not None]
     return min(known) if known and len(known) == len(found) else None
+
+
+def _unmoved(callee: Callee, count: int) -> bool:
+    """The quick answer for most calls: the first parameters are those of the last release with the V0 CPU engine."""
+    if callee.old.startswith("vllm.v1."):
+        return False
+    v0 = signature(callee.index, callee.old, LAST_V0, callee.through)
+    return v0 is not None and [p.name for p in v0[:count]] == [p.name for p in callee.params[:count]]
 
 
 def _positions(result: Diagnosis, shift: int | None) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from ..names.index import Index, Param
 from .callshape import Given, fit, names_by_position
 from .context import PythonFile
 from .guards import version_guard
-from .instances import Instances, class_around, function_around
+from .instances import class_around, function_around, instances_of
 from .scopes import Node, Scope
 from .verdicts import Judge
 
@@ -19,7 +19,7 @@ _FORWARDS = {"vllm.entrypoints.llm.LLM": "vllm.engine.arg_utils.EngineArgs"}  # 
 _CALLABLE_BY_NAME = tuple("fFcks")  # not "m": `Class.method(x)` passes self by hand
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Callee:
     """A function, class or method of vLLM that a call reaches."""
 
@@ -29,7 +29,14 @@ class Callee:
     moved: bool  # the target lacks the old name
     contract: bool  # the successor has another contract
     params: tuple[Param, ...]  # on the target
-    before: tuple[tuple[str, tuple[Param, ...]], ...]  # (release, parameters), oldest first
+    index: Index
+    target: str
+
+    @cached_property
+    def before(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        """(release, parameters) of every release before the target, oldest first."""
+        found = ((r, signature(self.index, self.old, r, self.through)) for r in older(self.index, self.target))
+        return tuple((release, params) for release, params in found if params is not None)
 
     def accepting(self, given: Given) -> tuple[tuple[str, tuple[Param, ...]], ...]:
         """The releases before the target that take this call; those with the V0 CPU engine, if V0 had the name."""
@@ -46,8 +53,10 @@ class Callee:
     @property
     def akin(self) -> bool:
         """The successor is the same thing grown older: at least half of what V0 took, it takes, too."""
-        if not self.contract or not self.before:
-            return not self.contract
+        if not self.contract:
+            return True
+        if not self.before:
+            return False
         newest_v0 = [params for release, params in self.before if is_v0(release)] or [self.before[-1][1]]
         names = {param.name for param in newest_v0[-1]}
         return 2 * len(names & {param.name for param in self.params}) >= max(len(names), 1)
@@ -68,10 +77,17 @@ class Callees:
     def __init__(self, file: PythonFile) -> None:
         self.file = file
         self.index = file.judge.index
-        self.instances = Instances(file)
+        self.instances = instances_of(file)
+        self._found: dict[int, Callee | None] = {}
 
     def of(self, found: Node) -> Callee | None:
         """The callee of a call; None when it is not vLLM's, cannot be told, or the code is meant for two releases."""
+        key = id(found.node)
+        if key not in self._found:
+            self._found[key] = self._of(found)
+        return self._found[key]
+
+    def _of(self, found: Node) -> Callee | None:
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
         if not dotted or version_guard(found.path, call) is not None:
@@ -90,12 +106,7 @@ class Callees:
         params = signature(self.index, new, judge.target, through)
         if params is None:
             return None
-        before = []
-        for release in older(self.index, judge.target):
-            known = signature(self.index, dotted, release, through)
-            if known is not None:
-                before.append((release, known))
-        return Callee(dotted, new, through, verdict.missing, verdict.fate == "contract", params, tuple(before))
+        return _callee(judge, dotted, new, through, params)
 
     def _own(self, dotted: str) -> bool:
         """The tree defines the name itself (a fork of vLLM), so that its own signature holds."""
@@ -142,6 +153,23 @@ def first_base(file: PythonFile, owner: Scope) -> str:
             return ""
         node = local[0]
     return ""
+
+
+@cache
+def _callee(judge: Judge, dotted: str, new: str, through: str, params: tuple[Param, ...]) -> Callee:
+    verdict = judge.judge(dotted)
+    return Callee(dotted, new, through, verdict.missing, verdict.fate == "contract", params, judge.index, judge.target)
+
+
+def callees_of(file: PythonFile) -> Callees:
+    """The callees of a file; kept for the last file asked about, since several rules ask."""
+    global _last
+    if _last is None or _last.file is not file:
+        _last = Callees(file)
+    return _last
+
+
+_last: Callees | None = None
 
 
 def contract_of(judge: Judge, dotted: str) -> str:

@@ -152,6 +152,17 @@ class Instances:
         return bool(last) and judge.index.resolve(dotted, last).kind.endswith("class")
 
 
+def instances_of(file: PythonFile) -> Instances:
+    """The instances of a file; kept for the last file asked about, since several rules ask."""
+    global _last
+    if _last is None or _last.file is not file:
+        _last = Instances(file)
+    return _last
+
+
+_last: Instances | None = None
+
+
 def class_around(scope: Scope) -> Scope | None:
     """The class whose method (or a function inside it) the scope is."""
     inner: Scope | None = scope

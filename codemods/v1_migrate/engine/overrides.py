@@ -39,8 +39,18 @@ class Refusal:
         return bool(self.missing or self.extra or self.shifted)
 
 
-def overrides(file: PythonFile) -> Iterator[Override]:
-    """All overrides of a file, one for each method."""
+def overrides(file: PythonFile) -> list[Override]:
+    """All overrides of a file, one for each method; kept for the last file asked about."""
+    global _last
+    if _last is None or _last[0] is not file:
+        _last = (file, list(_overrides(file)))
+    return _last[1]
+
+
+_last: tuple[PythonFile, list[Override]] | None = None
+
+
+def _overrides(file: PythonFile) -> Iterator[Override]:
     for found in file.model.every(ast.ClassDef):
         bases = list(vllm_bases(file, found))
         for method in found.node.body:
@@ -83,11 +93,10 @@ def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str
 
 def _before(index: Index, dotted: str, target: str) -> tuple[Param, ...] | None:
     """The parameters in the newest release that has V0 and the method, else in the newest before the target."""
-    known = [release for release in older(index, target) if index.resolve(dotted, release).found]
-    v0 = [release for release in known if is_v0(release)]
-    if not known:
-        return None
-    return index.params(dotted, (v0 or known)[-1])
+    newest_first = older(index, target)[::-1]
+    in_order = sorted(newest_first, key=lambda release: not is_v0(release))  # stable: V0 first, newest first
+    release = next((release for release in in_order if index.resolve(dotted, release).found), "")
+    return index.params(dotted, release) if release else None
 
 
 def own_positional(method: Function, owner: ast.ClassDef) -> list[ast.arg]:

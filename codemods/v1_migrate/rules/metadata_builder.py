@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.arguments import definition_items, position_of
-from ..engine.callees import Callees
+from ..engine.callees import callees_of
 from ..engine.callshape import Given, fit, spelled
 from ..engine.overrides import Override, overrides, own_positional, refusal
 from ..engine.prologue import prologue
@@ -157,7 +157,7 @@ class MetadataBuilder(Rule):
 
     def _calls(self, file: PythonFile) -> Iterator[Finding]:
         """Builders made by hand, and build() of one, where the target refuses the arguments."""
-        callees = Callees(file)
+        callees = callees_of(file)
         for found in file.model.nodes.get(ast.Call, ()):
             callee = callees.of(found)
             if callee is None or not _of_builder(callee.old) or not fit(callee.params, Given.of(found.node)):

@@ -39,7 +39,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import means_nothing
-from ..engine.callees import Callee, Callees
+from ..engine.callees import Callee, callees_of
 from ..engine.rebuild import Rebuild, begin
 from ..engine.scopes import Node
 from ..findings import Effort, Finding, Safety, Severity
@@ -61,7 +61,7 @@ class MetadataCommon(Rule):
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:
             return
-        callees = Callees(file)
+        callees = callees_of(file)
         for found in file.model.nodes.get(ast.Call, ()):
             references = file.by_node.get(id(found.node.func), [])
             if len(references) == 1 and family_of(references[0].dotted) == "common":

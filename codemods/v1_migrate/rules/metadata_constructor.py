@@ -216,15 +216,16 @@ def destination_of(file: PythonFile, dotted: str) -> Destination | None:
 
 def before(file: PythonFile, destination: Destination) -> Callee:
     """The class as the releases before the target had it."""
-    from ..engine.callees import older
-
-    index = file.judge.index
-    known = []
-    for release in older(index, file.judge.target):
-        params = signature(index, destination.old, release, "name")
-        if params is not None:
-            known.append((release, params))
-    return Callee(destination.old, destination.new, "name", destination.moved, True, destination.fields, tuple(known))
+    return Callee(
+        destination.old,
+        destination.new,
+        "name",
+        destination.moved,
+        True,
+        destination.fields,
+        file.judge.index,
+        file.judge.target,
+    )
 
 
 def adapt(rebuild: Rebuild, destination: Destination, unsafe: bool = False, *, partial: bool = False) -> None:

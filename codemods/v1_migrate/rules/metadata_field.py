@@ -35,9 +35,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.callees import Callees
+from ..engine.callees import callees_of
 from ..engine.guards import probed, version_guard
-from ..engine.instances import Instance, Instances
+from ..engine.instances import Instance, Instances, instances_of
 from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
 from ..engine.scopes import Node, Use
@@ -70,12 +70,13 @@ class MetadataField(Rule):
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:
             return
-        instances = Instances(file)
+        instances = instances_of(file)
         for use in file.model.uses:
-            if use.attributes and version_guard(use.path, use.node) is None and not probed(use.path, use.attributes):
-                finding = self._use(file, use, instances)
-                if finding is not None:
-                    yield finding
+            finding = self._use(file, use, instances) if use.attributes else None
+            if finding is None or version_guard(use.path, use.node) is not None:
+                continue
+            if not probed(use.path, use.attributes):
+                yield finding
         for found in file.model.nodes.get(ast.Call, ()):
             yield from self._replace(file, found, instances)
 
@@ -228,7 +229,7 @@ def _fields(file: PythonFile, dotted: str) -> tuple[Param, ...]:
     if family_of(dotted) == "cpu":
         destination = destination_of(file, dotted)
         return destination.fields if destination is not None else ()
-    callee = Callees(file).named(dotted, "name")
+    callee = callees_of(file).named(dotted, "name")
     return callee.params if callee is not None else ()
 
 

@@ -34,7 +34,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.instances import Instance, Instances
+from ..engine.instances import Instance, Instances, instances_of
 from ..engine.scopes import Use
 from ..findings import Edit, Finding, Safety, Severity
 from .metadata_family import family_of
@@ -58,7 +58,7 @@ class MetadataHop(Rule):
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy or "_metadata" not in file.source.text:
             return
-        instances = Instances(file)
+        instances = instances_of(file)
         for use in file.model.uses:
             if any(attribute in _HOPS for attribute in use.attributes):
                 yield from self._use(file, use, instances)
