@@ -23,8 +23,8 @@ CUDA_VISIBLE_DEVICES=0 vllm serve facebook/opt-125m \
 ```
 
 ## Safety
-*v1* for `=1`: the result runs V1 on every release from 0.11.0 on, an older one may choose V0. *unsafe* for `=0`: whoever
-wrote it needed something of V0 (per-request logits processors, a model V1 could not run); find that out first. For a
+*v1* for `=1`: the result runs V1 on every release from 0.11.0 on, an older one may choose V0. *unsafe* for `=0`: its
+author needed something of V0 (per-request logits processors, a model V1 could not run); find that out first. For a
 target before 0.11.0 only files that speak of the CPU backend are edited: there, V0 is still served on other devices.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..engine.context import TextFile
 
 SWITCH = "VLLM_USE_V1"
-_WANTED = re.compile(rf"{SWITCH}(?!\w)")
+_WANTED = re.compile(rf"(?<!\w){SWITCH}(?!\w)")
 _OF_CPU = re.compile(r"VLLM_CPU_|VLLM_TARGET_DEVICE\s*[=:]\s*[\"']?cpu|--device[ =]cpu|\bcpu_model\b")
 _ONE_ENGINE, _UNREAD = Version("0.11.0"), Version("0.11.1")
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
@@ -61,6 +61,7 @@ class TextSwitch(Rule):
     summary = "engine switch VLLM_USE_V1 in a file that is not Python"
     severity = Severity.WARNING
     safety = Safety.V1
+    phase = 0  # a command may lose several words: each rule looks at what the one before left
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         if SWITCH not in file.source.text:
@@ -100,8 +101,12 @@ class TextSwitch(Rule):
 def _decided(file: TextFile) -> bool:
     """On the target there is one engine for what this file runs."""
     target = Version(file.judge.target)
-    of_cpu = "cpu" in file.source.rel.lower() or _OF_CPU.search(file.source.text) is not None
-    return target >= _ONE_ENGINE or (target >= Version("0.10.0") and of_cpu)
+    return target >= _ONE_ENGINE or (target >= Version("0.10.0") and of_cpu(file))
+
+
+def of_cpu(file: TextFile) -> bool:
+    """The file is about vLLM on a CPU, by its name or by what it sets."""
+    return "cpu" in file.source.rel.lower() or _OF_CPU.search(file.source.text) is not None
 
 
 def _words(file: TextFile, place: Place) -> tuple[str, Severity, str]:

@@ -1,4 +1,4 @@
-"""Cutting words and commands out of shell text so that what is left still parses and looks as its author laid it out."""
+"""Cutting words and commands out of shell text so that the rest still parses and keeps its author's layout."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def cuts(text: str, script: Script, parts: Iterable[Part]) -> dict[Part, Cut]:
     found: dict[Part, Cut] = {}
     listed = sorted(set(parts), key=lambda part: (part.at, part.first))
     for group in _neighbours([part for part in listed if not part.whole]):
-        cut = _words(text, script, group[0].at, group[0].first, group[-1].last)
-        found.update(dict.fromkeys(group, cut))
+        together = _words(text, script, group[0].at, group[0].first, group[-1].last)
+        found.update(dict.fromkeys(group, together))
     whole = {part.at: part for part in listed if part.whole}
     for run in _runs(script, sorted(whole)):
         for at, cut in _commands(text, script, run).items():
@@ -57,7 +57,7 @@ def lines_cut(text: str, start: int, end: int, limit: int | None = None) -> Cut:
     alone = last >= limit or not text[last : line_end(text, last)].strip() or _closes(text, last)
     if alone:
         first = _comment_above(text, first)
-    blank_before = first == 0 or not text[line_start(text, first - 1) : first].strip()
+    blank_before = first == 0 or not text[_previous_line(text, first) : first].strip()
     if blank_before and last < limit and not text[last : line_end(text, last)].strip():
         last = _next_line(text, last)
     return Cut(first, last)
@@ -78,6 +78,11 @@ def _next_line(text: str, position: int) -> int:
     return end + (2 if text.startswith("\r\n", end) else 1 if end < len(text) else 0)
 
 
+def _previous_line(text: str, start: int) -> int:
+    """The start of the line above the one that starts at `start`, which is not the first."""
+    return line_start(text, start - (2 if text.startswith("\r\n", start - 2) else 1))
+
+
 def _closes(text: str, position: int) -> bool:
     return text[position : line_end(text, position)].strip().rstrip(";") in CLOSERS
 
@@ -86,14 +91,14 @@ def _comment_above(text: str, first: int) -> int:
     """The start of the comment above, if it is a paragraph's first and speaks of the engine."""
     top = first
     while top > 0:
-        above = line_start(text, top - 1)
+        above = _previous_line(text, top)
         line = text[above : line_end(text, above)].strip()
         if not line.startswith("#") or line.startswith("#!"):
             break
         top = above
     if top == first or not _OF_ENGINE.search(text[top:first]):
         return first
-    before = text[line_start(text, top - 1) : top].strip() if top else ""
+    before = text[_previous_line(text, top) : top].strip() if top else ""
     return top if not before or before.split()[-1] in OPENERS else first
 
 
@@ -111,6 +116,10 @@ def _words(text: str, script: Script, at: int, first: int, last: int) -> Cut:
     command = script.items[at]
     assert isinstance(command, Command)
     start, end = command.words[first].start, command.words[last].end
+    if first == 0 and last == len(command.words) - 1 and line_start(text, start) >= script.start:
+        line, stop = line_start(text, start), min(line_end(text, end), script.end)
+        if not text[line:start].strip() and not text[end:stop].strip():
+            return Cut(line, min(_next_line(text, end), script.end))
     return span_cut(text, start, end, first == 0, script.end)
 
 
@@ -152,7 +161,7 @@ def _commands(text: str, script: Script, run: list[int]) -> dict[int, Cut | None
     if emptied and opener == "(":
         return {}
     if emptied:
-        block = _if_block(text, script, run) if (opener, closer) == ("then", "fi") else None
+        block = _if_block(text, script, run[0], run[-1]) if (opener, closer) == ("then", "fi") else None
         if block is not None:
             return dict.fromkeys(run, block)
         first = script.items[run[0]]
@@ -162,15 +171,13 @@ def _commands(text: str, script: Script, run: list[int]) -> dict[int, Cut | None
     return {at: _statement(text, script, at) for at in run}
 
 
-def _if_block(text: str, script: Script, run: list[int]) -> Cut | None:
+def _if_block(text: str, script: Script, first: int, last: int) -> Cut | None:
     """`if TEST; then ... fi` whose body goes: all of it, when the test has no effect and it has its lines to itself."""
-    items = script.items
-    then = next(p for p in range(run[0], -1, -1) if isinstance(items[p], Operator) and items[p].text == "then")  # type: ignore[union-attr]
-    commands = [p for p in range(then - 1, -1, -1) if not (isinstance(items[p], Operator) and items[p].blank)]  # type: ignore[union-attr]
-    if len(commands) < 2:
+    items = [item for item in script.items[:first] if not (isinstance(item, Operator) and item.blank)]
+    if len(items) < 3:
         return None
-    test, opening = items[commands[0]], items[commands[1]]
-    closing = next((i for i in items[run[-1] + 1 :] if isinstance(i, Operator) and i.text == "fi"), None)
+    opening, test, _ = items[-3:]  # if, the test, then
+    closing = next((i for i in script.items[last + 1 :] if isinstance(i, Operator) and i.text == "fi"), None)
     if not isinstance(test, Command) or not isinstance(opening, Operator) or opening.text != "if" or closing is None:
         return None
     condition = text[test.start : test.end]
@@ -191,7 +198,8 @@ def _statement(text: str, script: Script, at: int) -> Cut | None:
     before = items[at - 1] if at else None
     after = items[at + 1] if at + 1 < len(items) else None
     start, end = command.start, command.end
-    while isinstance(before, Operator) and (before.text == "$" or before.text.upper() == "RUN"):
+    joined = isinstance(after, Operator) and after.text in (";", "&&")
+    while isinstance(before, Operator) and (before.text == "$" or (before.text.upper() == "RUN" and not joined)):
         start, at = before.start, at - 1
         before = items[at - 1] if at else None
     if isinstance(after, Operator) and after.text == ";" and _ends_line(items, script, items.index(after) + 1):
@@ -204,7 +212,7 @@ def _statement(text: str, script: Script, at: int) -> Cut | None:
         following = items[items.index(after) + 1 :]  # type: ignore[arg-type]
         return Cut(start, following[0].start) if following else None
     if opening in (";", "&&") and isinstance(before, Operator):
-        head = text[:before.start]
+        head = text[: before.start]
         joint = re.search(r"(?:[ \t]|\\\r?\n)*\Z", head[-_LOOK_BACK:])
         return Cut(before.start - (len(joint.group()) if joint else 0), end)
     line = line_start(text, start)

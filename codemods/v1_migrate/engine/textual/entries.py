@@ -11,7 +11,6 @@ from . import jsontree
 from .cuts import Cut, line_end, line_start, lines_cut
 
 
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A key with its value, or `NAME=value` in a list."""
@@ -36,7 +35,9 @@ def json_entries(text: str, wanted: re.Pattern[str]) -> tuple[list[Entry], list[
     return entries, strings
 
 
-def _json_walk(node: jsontree.Node, wanted: re.Pattern[str], entries: list[Entry], strings: list[jsontree.Node]) -> None:
+def _json_walk(
+    node: jsontree.Node, wanted: re.Pattern[str], entries: list[Entry], strings: list[jsontree.Node]
+) -> None:
     found: dict[int, tuple[str, str | None]] = {}
     for index, (key, value) in enumerate(node.members):
         if key is not None and wanted.fullmatch(key.value):
@@ -64,7 +65,7 @@ def _around(cuts: Sequence[Cut], start: int) -> Cut | None:
 
 _TOML_KEY = re.compile(
     r"(?P<before>^[ \t]*|[{,][ \t]*)(?P<quote>[\"']?)(?P<name>[A-Za-z_]\w*)(?P=quote)[ \t]*=[ \t]*"
-    r"(?P<value>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\s,}#]+)",
+    r"(?P<value>\"[^\"\r\n]*\"|'[^'\r\n]*'|[^\s,}#{\[]+)",
     re.MULTILINE,
 )
 _TOML_ITEM = re.compile(r"(?P<quote>[\"'])(?:[RD]:)*(?P<name>[A-Za-z_]\w*)=(?P<value>[^\"'\r\n]*)(?P=quote)")
@@ -87,9 +88,8 @@ def _comma_cut(text: str, start: int, end: int) -> Cut:
     """An item of a bracketed list with one comma."""
     after = re.compile(r"[ \t]*,[ \t]*(?:#[^\r\n]*)?").match(text, end)
     line, stop = line_start(text, start), line_end(text, end)
-    if not text[line:start].strip() and (after is None or not text[after.end() : stop].strip()):
-        if after is not None:
-            return lines_cut(text, start, end)
+    if not text[line:start].strip() and after is not None and not text[after.end() : stop].strip():
+        return lines_cut(text, start, end)
     if after is not None:
         return Cut(start, after.end())
     before = re.search(r",?\s*\Z", text[:start])
@@ -115,7 +115,8 @@ def _count(value: object) -> int:
 
 
 _INI_LINE = re.compile(
-    r"^(?P<lead>[ \t]*(?:[-+][ \t]+)?(?:[RD]:)*)(?P<quote>[\"']?)(?P<name>[A-Za-z_]\w*)[ \t]*[=:][ \t]*(?P<value>[^\s#;\"']*)[\"']?(?P=quote)"
+    r"^[ \t]*(?:[-+][ \t]+)?(?:[RD]:)*(?P<quote>[\"']?)(?P<name>[A-Za-z_]\w*)[ \t]*[=:][ \t]*"
+    r"(?P<value>[^\s#;\"']*)[\"']?(?P=quote)"
     r"[ \t]*(?:[#;][^\r\n]*)?$",
     re.MULTILINE,
 )

@@ -10,6 +10,7 @@ from ...findings import Edit
 from ...kinds import Kind
 from . import jsontree
 from .cuts import Part, cuts, line_start
+from .embedded import in_program
 from .entries import Entry, ini_entries, json_entries, toml_entries
 from .pieces import Piece, pieces
 from .shell import Script, scripts
@@ -106,9 +107,7 @@ class Environment:
                 taken.append((use.start, use.end))
                 form = "set" if use.form == "inside" else use.form
                 start, end = view.place(use.start), view.place_end(use.end)
-                self.places.append(
-                    Place(use.name, form, use.value, start, end, "", inline, (view, script, use))
-                )
+                self.places.append(Place(use.name, form, use.value, start, end, "", inline, (view, script, use)))
 
     def _json(self, view: View) -> None:
         if view.offsets:
@@ -134,9 +133,12 @@ class Environment:
             )
 
     def _rest(self) -> None:
-        """What no language accounts for: comments, tests, sentences."""
+        """What no language accounts for: comments, tests, sentences. Python has rules of its own."""
         covered = sorted((place.start, place.end) for place in self.places)
+        python = in_program(self.text, self.kind)
         for match in self.wanted.finditer(self.text):
+            if python(match.start()):
+                continue
             if not any(start <= match.start() < end for start, end in covered):
                 self.places.append(Place(match.group(), self._form(match), None, *match.span()))
 

@@ -67,7 +67,11 @@ class _Reader:
                 loaded = json.loads(token)
             except ValueError:
                 raise NotJson(f"at {start}") from None
-            return Node(start, self.at, "string", loaded) if isinstance(loaded, str) else Node(start, self.at, "other", token)
+            return (
+                Node(start, self.at, "string", loaded)
+                if isinstance(loaded, str)
+                else Node(start, self.at, "other", token)
+            )
         return self._container(start, token == "{", depth)
 
     def _container(self, start: int, is_object: bool, depth: int) -> Node:
@@ -135,4 +139,8 @@ def string_view(view: View, nodes: Sequence[Node]) -> View:
 
 def _units(raw: str) -> list[re.Match[str]]:
     """The string's characters as written; a surrogate pair of two escapes is one."""
-    return list(re.finditer(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", raw, re.DOTALL))
+    return list(
+        re.finditer(
+            r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|.", raw, re.DOTALL
+        )
+    )

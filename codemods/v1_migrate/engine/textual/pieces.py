@@ -30,7 +30,9 @@ _BY_KIND = {
     Kind.INI: "ini",
 }
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*(?:[-*+][ \t]+)?)(?P<fence>`{3,}|~{3,})[ \t]*(?:\{?[.]?(?P<lang>[\w+-]*))[^\r\n`]*\r?\n", re.MULTILINE
+    r"^(?P<indent>[ \t>]*(?:[-*+][ \t]+)?)(?P<fence>`{3,}|~{3,})[ \t]*"
+    r"(?:\{(?:code-block|code|code-cell|sourcecode|prompt)\}[ \t]*|\{?[.]?)(?P<lang>[\w+-]*)[^\r\n`]*\r?\n",
+    re.MULTILINE,
 )
 _DIRECTIVE = re.compile(
     r"^(?P<indent>[ \t]*)\.\.[ \t]+(?:code-block|code|sourcecode|prompt)::[ \t]*(?P<lang>[\w+-]*)[^\r\n]*\r?\n"
@@ -39,6 +41,8 @@ _DIRECTIVE = re.compile(
 )
 _LITERAL = re.compile(r"^(?P<indent>[ \t]*)(?!\.\.)[^\r\n]*::[ \t]*\r?\n(?=[ \t]*\r?\n)", re.MULTILINE)
 _INLINE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`\r\n]+)(?P=ticks)(?!`)")
+_MAGIC_COMMAND = re.compile(r"^[ \t]*(?:!|%(?:sx|system)[ \t])(?P<rest>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+_MAGIC_ENV = re.compile(r"^%(?:set_)?env[ \t][^\n]*\n?", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,10 @@ def _cell(view: View, language: str) -> Iterator[Piece]:
         yield Piece("shell", view)
         return
     yield Piece("python", view)
-    for line in re.finditer(r"^[ \t]*(?:!|%(?:set_)?env[ \t]|%(?:sx|system)[ \t])(?P<rest>(?:[^\n]*\\\n)*[^\n]*)", text, re.MULTILINE):
+    for line in _MAGIC_COMMAND.finditer(text):
         yield Piece("shell", view.part(*line.span("rest")), inline=True)
+    for line in _MAGIC_ENV.finditer(text):
+        yield Piece("shell", view.part(*line.span()))
 
 
 def _kernel_language(root: jsontree.Node) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .cuts import Cut, Part
 from .shell import Command, Script, Word, unquoted
 
-_EXPORTS = frozenset(("export", "declare", "typeset", "readonly", "local", "ENV", "ARG", "env", "ONBUILD"))
+_EXPORTS = frozenset(("export", "declare", "typeset", "readonly", "local", "ENV", "ARG", "env", "%env", "%set_env"))
 _OPTIONS = frozenset(("-e", "--env", "-x", "--build-arg"))  # docker, podman, mpirun; a variable follows
 _RUNNERS = frozenset(("env", "sudo", "exec", "nohup", "time", "command"))
 _MAKE_OPERATORS = frozenset(("=", ":=", "?=", "::=", "+="))
@@ -104,7 +104,7 @@ def _bare(command: Command, at: int, index: int, word: Word, name: str) -> Use |
     if following in _MAKE_OPERATORS and (index == 0 or (index == 1 and before == "export")):
         value = unquoted(words[index + 2].text) if last == index + 2 else None
         return Use(name, word.start, word.end, value, "set", Part(at, 0, last, True))
-    legacy = command.name in ("ENV", "setenv") and index == 1 and last == 2
+    legacy = command.name in ("ENV", "setenv", "%env", "%set_env") and index == 1 and last == 2
     if legacy or (command.name == "set" and index == 2 and before.startswith("-") and "x" in before and last == 3):
         return Use(name, word.start, word.end, unquoted(following), "set", Part(at, 0, last, True))
     if command.name == "unset":
@@ -120,7 +120,9 @@ def _inside(command: Command, at: int, index: int, word: Word, wanted: re.Patter
     """`--env=NAME=1`, `-eNAME=1`, `--export=ALL,NAME=1`."""
     if not word.text.startswith("-"):
         return None
-    match = re.match(rf"(?P<option>--env=|-e=?)[\"']?(?P<name>{wanted.pattern})(?:=(?P<value>[^\"']*))?[\"']?\Z", word.text)
+    match = re.match(
+        rf"(?P<option>--env=|-e=?)[\"']?(?P<name>{wanted.pattern})(?:=(?P<value>[^\"']*))?[\"']?\Z", word.text
+    )
     if match:
         form = "pass" if match["value"] is None else "set"
         value = None if match["value"] is None else unquoted(match["value"])

@@ -12,7 +12,7 @@ from .cuts import Cut
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One JSON string of a list of strings that make up a text: where it is in the text, and in the file with quotes."""
+    """One JSON string of those that make up a text: where it is in the text and, with its quotes, in the file."""
 
     start: int
     end: int
@@ -28,7 +28,8 @@ class View:
     text: str = field(repr=False)
     shift: int = 0  # where `text` begins: in the file or, with offsets, in the decoded text
     offsets: tuple[int, ...] = field(default=(), repr=False)  # place of each decoded character; () for a slice
-    elements: tuple[Element, ...] = field(default=(), repr=False)
+    elements: tuple[Element, ...] = field(default=(), repr=False)  # of a JSON document; the text is decoded
+    indent: str = ""  # taken off every line of the text
 
     @classmethod
     def whole(cls, file: str) -> View:
@@ -49,18 +50,31 @@ class View:
             return self.place(position)
         at = self.shift + position - 1
         element = self._element(at)
-        return element.raw_end - 1 if element and at + 1 == element.end else self.offsets[at + 1]
+        if element is not None and at + 1 == element.end:
+            return element.raw_end - 1
+        return self.offsets[at + 1]
 
     def edit(self, cut: Cut) -> Edit:
         """The cut as an edit of the file."""
         start, end, replacement = self.place(cut.start), self.place_end(cut.end), cut.replacement
         if cut.start == cut.end:
             end = start
-        if self.offsets:
-            replacement = json.dumps(replacement, ensure_ascii=False)[1:-1]
+        if self.elements:
+            replacement = self._separator.join(map(_encoded, replacement.splitlines(keepends=True)))
             whole = self._whole_elements(self.shift + cut.start, self.shift + cut.end) if not replacement else None
             start, end = whole or (start, end)
+        elif self.indent:
+            replacement = replacement.replace("\n", "\n" + self.indent)
+            if self.file[end : end + 1] in ("\r", "\n", ""):
+                replacement = replacement.removesuffix(self.indent)
         return Edit(start, end, self.file[start:end], replacement)
+
+    @property
+    def _separator(self) -> str:
+        """What stands between two lines of the text in the file: the end of one string and the start of the next."""
+        if len(self.elements) < 2:
+            return ""
+        return self.file[self.elements[0].raw_end - 1 : self.elements[1].raw_start + 1]
 
     def _element(self, at: int) -> Element | None:
         index = bisect_right([element.start for element in self.elements], at) - 1
@@ -77,3 +91,7 @@ class View:
         if first > 0:
             return self.elements[first - 1].raw_end, self.elements[last].raw_end
         return None
+
+
+def _encoded(line: str) -> str:
+    return json.dumps(line, ensure_ascii=False)[1:-1]
