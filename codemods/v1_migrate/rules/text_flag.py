@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _COMMON = frozenset(("--device", "--task"))  # other programs have them, too
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
+_OPTIONS_ONLY = re.compile(r"[ \t]*(?:\w+\+?=)?[(\"' \t]*(?:-\S+(?:[ =][^-\s]\S*)?[ \t]+)*\Z")
 _BOOLEANS = frozenset(("true", "false"))
 
 
@@ -85,8 +86,9 @@ class TextFlag(Rule):
         python = in_program(file.source.text, Kind(file.kind))
         for match in needle.finditer(file.source.text):
             name = match.group().replace("_", "-")
-            on_cpu = re.match(r"[= ][\"']?cpu\b", file.source.text[match.end() :][:6])
-            if match.start() in covered or python(match.start()) or (name in _COMMON and not on_cpu):
+            if match.start() in covered or python(match.start()):
+                continue
+            if name in _COMMON and not _on_its_own(file.source.text, match):
                 continue
             yield self._say(file, gone[name], *match.span(), None)
 
@@ -104,6 +106,12 @@ class TextFlag(Rule):
             advice=flag.advice or "Look for its successor in `vllm serve --help=all`.",
             edits=(edit,) if edit else (),
         )
+
+
+def _on_its_own(text: str, match: re.Match[str]) -> bool:
+    """`--device cpu` behind nothing but other options, as in an array or a variable: no other program is named."""
+    left = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+    return _OPTIONS_ONLY.match(left) is not None and text.startswith("cpu", match.end() + 1)
 
 
 def _either(name: str) -> str:

@@ -7,7 +7,7 @@ their place. Which release reads which variable is read from the releases; varia
 
 `VLLM_ATTENTION_BACKEND` is translated, where the file is about the CPU: the backend that V0 called `TORCH_SDPA` is
 `TORCH_SDPA_VLLM_V1` on 0.10, `TORCH_SDPA` on 0.11.0, `CPU_ATTN` from 0.11.1 on. From 0.15.0 on the variable is not
-read: a `vllm` command gets `--attention-backend CPU_ATTN`, elsewhere the setting goes, since a CPU has no other backend.
+read: a `vllm` command gets `--attention-backend CPU_ATTN`, elsewhere the setting goes: a CPU has no other backend.
 
 ## Why
 A variable that nobody reads is silent: the program runs, and does something else.

@@ -85,7 +85,9 @@ def _fences(text: str) -> list[tuple[str, int, int]]:
     at = 0
     while opening := _FENCE.search(text, at):
         fence = opening["fence"]
-        closing = re.compile(rf"^[ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*$", re.MULTILINE).search(text, opening.end())
+        closing = re.compile(rf"^[ \t>]*{fence[0]}{{{len(fence)},}}[ \t]*\r?$", re.MULTILINE).search(
+            text, opening.end()
+        )
         end = closing.start() if closing else len(text)
         found.append((_LANGUAGES.get(opening["lang"].lower(), "other"), opening.end(), end))
         at = closing.end() if closing else len(text)

@@ -65,7 +65,7 @@ class View:
             start, end = whole or (start, end)
         elif self.indent:
             replacement = replacement.replace("\n", "\n" + self.indent)
-            if self.file[end : end + 1] in ("\r", "\n", ""):
+            if self.file[end - 1 : end] in ("\r", "\n") or self.file[end : end + 1] in ("\r", "\n", ""):
                 replacement = replacement.removesuffix(self.indent)
         return Edit(start, end, self.file[start:end], replacement)
 
