@@ -33,7 +33,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say(error.format_message())
     except (click.Abort, KeyboardInterrupt):
         return _say("interrupted")
-    except BrokenPipeError:  # `v1-migrate ... | head`
+    except (BrokenPipeError, SystemExit):  # `v1-migrate ... | head`; click turns the one into the other
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return FAILED
@@ -43,7 +43,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
         if isinstance(error, (Failure, PathError)):
             return _say(str(error))
-        raise
+        import traceback
+
+        traceback.print_exc()
+        return _say("the lines above show a fault of v1-migrate itself; please report them. Nothing was half-written")
 
 
 def _say(message: str) -> int:

@@ -78,7 +78,7 @@ def rewrite(
     writing = not (diff or check or stdin or options["write_baseline"])
     if stdin or stdin_filename:
         options["path"] = options["path"] or Path()
-        request = _request("rewrite", options, unsafe=unsafe)
+        request = _request("rewrite", options, unsafe=unsafe, streaming=not diff)
         return commands.rewrite_stdin(request, stdin_filename or "stdin.py", _view(options, diff))
     request = _request("rewrite", options, unsafe=unsafe, writing=writing, allow_dirty=allow_dirty)
     return commands.look(request, _view(options, diff))
@@ -115,11 +115,13 @@ def explain(rule_or_name: str, target: str | None, attention: str) -> int:
 
 
 @main.command()
-def rules() -> int:
+@click.option("--write", type=PATH, metavar="FOLDER", help="Write a page per rule there.")
+@click.option("--check", type=PATH, metavar="FOLDER", help="Fail unless the pages there are up to date.")
+def rules(write: Path | None, check: Path | None) -> int:
     """List the rules."""
     from . import commands
 
-    return commands.rules()
+    return commands.rule_pages(write, check) if write or check else commands.rules()
 
 
 @main.group()

@@ -104,6 +104,17 @@ def rules() -> int:
     return 0
 
 
+def rule_pages(folder: Path | None, checked: Path | None) -> int:
+    """Write the rules' pages to a folder, or say which of those there are out of date."""
+    from .reports import pages
+    from .rules import all_rules
+
+    names = pages.write(folder, all_rules()) if folder else pages.stale(checked, all_rules()) if checked else []
+    for name in names:
+        click.echo(f"{folder or checked}/{name}: {'written' if folder else 'out of date'}", err=True)
+    return int(bool(names) and folder is None)
+
+
 def index_list() -> int:
     """The releases that names are known of."""
     from .names.index import Index
@@ -173,6 +184,6 @@ def _show_diff(session: Session) -> None:
 
 def _save(path: Path, content: str) -> None:
     try:
-        path.write_text(content, encoding="utf-8")
+        path.write_text(content, encoding="utf-8", errors="backslashreplace")  # names that are no UTF-8
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}; the report was not written") from None

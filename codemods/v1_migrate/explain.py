@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -27,17 +29,20 @@ def name(dotted: str, target: Target, attention: str) -> str | None:
     if fate is None and not index.known(dotted):
         return None
     found = index.resolve(dotted, target.release)
-    lines = [dotted, f"  in vLLM      {_ranges(index, dotted) or 'no release of the index'}"]
+    if found.found and fate is not None and fate.kind == "moved":
+        fate = None  # a re-export: the name is fine where it is
+    lines = [dotted, *_item("in vLLM", _ranges(index, dotted) or "no release of the index")]
+    here = f"on {target.release}"
     if found.found:
-        lines.append(f"  on {target.release:<10}there, as {found.kind}{_home(dotted, found.canonical)}")
+        kind = found.kind.removeprefix("reexport:")
+        lines += _item(here, f"there, a {kind}{_home(dotted, found.canonical)}")
     elif fate is None:
-        lines.append(f"  on {target.release:<10}gone; nothing is known to replace it")
+        lines += _item(here, "gone; nothing is known to replace it")
     if fate is not None:
-        lines += (
-            [f"  on {target.release:<10}{_FATES[fate.kind].format(fate.new)}"] if fate.new or not found.found else []
-        )
-        lines += [f"  differs      {fate.difference}"] if fate.difference else []
-        lines += [f"  what to do   {fate.advice}"] if fate.advice else []
+        if fate.new or not found.found:
+            lines += _item(here, _FATES[fate.kind].format(fate.new))
+        lines += _item("differs", fate.difference)
+        lines += _item("what to do", fate.advice)
     return "\n".join(lines) + "\n"
 
 
@@ -46,6 +51,11 @@ _FATES = {
     "contract": "{} has its place, under another contract",
     "gone": "gone; it has no counterpart",
 }
+
+
+def _item(label: str, text: str) -> list[str]:
+    """A labelled paragraph; nothing if there is nothing to say."""
+    return textwrap.wrap(text, 100, initial_indent=f"  {label:<12}", subsequent_indent=" " * 14, break_on_hyphens=False)
 
 
 def _home(dotted: str, canonical: str) -> str:
@@ -74,7 +84,8 @@ def names_like(wanted: str) -> list[str]:
 
     from .names.curated import Curated
 
-    known = sorted({entry.old for entry in Curated.load().entries()})
-    tail = wanted.rpartition(".")[2]
-    same = [dotted for dotted in known if dotted.rpartition(".")[2] == tail]
-    return (same or difflib.get_close_matches(wanted, known, 3, 0.75))[:8]
+    by_last: defaultdict[str, list[str]] = defaultdict(list)
+    for entry in Curated.load().entries():
+        by_last[entry.old.rpartition(".")[2]].append(entry.old)
+    near = difflib.get_close_matches(wanted.rpartition(".")[2], by_last, 3, 0.8)
+    return [dotted for last in near for dotted in sorted(by_last[last])][:6]

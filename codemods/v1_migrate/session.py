@@ -1,8 +1,7 @@
-"""One run from PATH to report: settings, guard, discovery, engine, baseline. It prints nothing; only `commit` writes."""
+"""One run from PATH to report: settings, guard, discovery, engine, baseline. Only `commit` writes; nothing prints."""
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,12 +14,13 @@ from . import gitguard, target
 from .discover import Discovery, File, PathError, discover
 from .findings import Edit, Finding, Severity
 from .reports import baseline
-from .reports.report import Report
+from .reports.report import Report, plural
 from .source import EditError, Source
 from .write import WriteError, write
 
 if TYPE_CHECKING:
-    from .engine.run import Options, Result
+    from .engine.analyse import Result
+    from .engine.run import Options
 
 Progress = Callable[[int, int], None]
 _LISTED = 10  # dirty files named in full
@@ -48,6 +48,7 @@ class Request:
     timeout: float = 60.0  # seconds per file
     baseline: Path | None = None
     writing: bool = False
+    streaming: bool = False  # the new text goes to standard output
     allow_dirty: bool = False
 
 
@@ -89,8 +90,10 @@ class Session:
             guard = _guard(request)
             chosen = _target(request, config)
             found = found or _discover(request, config)
-        except (PathError, configuration.ConfigError, ValueError, OSError) as error:
+        except (PathError, configuration.ConfigError, ValueError) as error:
             raise Failure(str(error)) from None
+        except OSError as error:
+            raise Failure(f"{error.filename or request.path}: {error.strerror}") from None
         if any(skipped.failed and skipped.rel == "." for skipped in found.skipped):
             raise Failure(f"{request.path}: {found.skipped[0].reason}")
         attention = request.attention or config.attention or "auto"
@@ -178,21 +181,24 @@ class Session:
                     unsafe=self.request.unsafe or self.config.unsafe,
                     select=select,
                     ignore=ignore | rule_ids(ignored),
-                    jobs=self.request.jobs or len(os.sched_getaffinity(0)),
+                    jobs=self.request.jobs,
                     timeout=self.request.timeout,
                     extra_indexes=(*self.config.indexes, *self.request.indexes),
                 ),
             )
 
     def _take(self, result: Result, path: Path) -> None:
-        found: Iterable[Finding] = result.findings
+        old = result.old.text if result.old else ""
+        if self.request.writing or self.request.streaming:
+            found, text = result.findings, old if result.new_text is None else result.new_text
+        else:
+            found, text = _before(result), old
         if self.request.command == "verify":
-            found = [replace(f, fixed=False) for f in result.findings if f.severity is Severity.ERROR]
-        text = result.new_text if result.new_text is not None else result.old.text if result.old else ""
-        after = Source(result.rel, b"", text)
+            found = [replace(finding, fixed=False) for finding in found if finding.severity is Severity.ERROR]
+        source = Source(result.rel, b"", text)
         for finding in found:
             self.findings.append(finding)
-            self.lines[finding.path, finding.line] = after.line(finding.line)
+            self.lines[finding.path, finding.line] = source.line(finding.line)
         self.suppressed += result.suppressed
         if result.new_text is not None and result.old is not None and self.request.command == "rewrite":
             self.changes.append(Change(path, result.old, result.new_text))
@@ -209,7 +215,7 @@ class Session:
         if self.request.command == "plan":
             return f"v1-migrate rewrite {path} --diff{options}"
         if self.request.command == "verify":
-            return f"v1-migrate plan {path}{options}" if report.open else ""
+            return f"v1-migrate plan {path}{options}" if report.open else "python -m pytest"
         if report.rewritten and not report.written:
             return f"v1-migrate rewrite {path}{options}"
         return f"v1-migrate verify {path}{options}"
@@ -258,7 +264,7 @@ def _guard(request: Request) -> gitguard.State:
         listed = "".join(f"\n  {name}" for name in state.dirty[:_LISTED])
         more = f"\n  and {len(state.dirty) - _LISTED} more" if len(state.dirty) > _LISTED else ""
         raise Failure(
-            f"{len(state.dirty)} files below {request.path} are not committed:{listed}{more}\n"
+            f"{plural(len(state.dirty), 'file')} below {request.path} not committed:{listed}{more}\n"
             "commit or stash them first, so that git can undo the rewrite; --allow-dirty goes on all the same"
         )
     return state if not state.dirty else replace(state, undo="")  # restoring would take the user's own changes, too
@@ -269,6 +275,11 @@ def _target(request: Request, config: configuration.Config) -> target.Target:
 
     index = Index.load((*config.indexes, *request.indexes))
     return target.resolve(index, request.target, config.target, str(config.file))
+
+
+def _before(result: Result) -> list[Finding]:
+    """The findings at their places in the file as it is, for a run that writes nothing."""
+    return result.findings if result.before is None else result.before
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .discover import File, Kind
+from .names.releases import sort_key
 from .source import Source, Unreadable
 
 FIRST_V1_ONLY_FOR_CPU = "0.10.0"
@@ -58,7 +59,7 @@ def resolve(index: Releases, option: str | None, configured: str | None, where: 
             release = index.release(version)
         except ValueError:
             return Target(newest, f"newest known release; the installed {name} {version} is not in the index")
-        if _key(release) >= _key(FIRST_V1_ONLY_FOR_CPU):
+        if sort_key(release) >= sort_key(FIRST_V1_ONLY_FOR_CPU):
             return Target(release, f"the installed {name}")
         return Target(newest, f"newest known release; the installed {name} {version} still has V0")
     return Target(newest, "newest known release")
@@ -66,12 +67,7 @@ def resolve(index: Releases, option: str | None, configured: str | None, where: 
 
 def _newest(releases: Iterable[str]) -> str:
     """The highest version; trees that a user added under names of their own do not count."""
-    return max((release for release in releases if _key(release)), key=_key)
-
-
-def _key(release: str) -> tuple[int, ...]:
-    match = re.match(r"v?(\d+(?:\.\d+)*)(?:\.post(\d+))?(?:\+.*)?\Z", release)
-    return (*map(int, match[1].split(".")), -1, int(match[2] or 0)) if match else ()
+    return max((release for release in releases if sort_key(release)[0] == 0), key=sort_key)
 
 
 def _installed() -> Iterator[tuple[str, str]]:

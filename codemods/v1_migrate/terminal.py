@@ -6,10 +6,13 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
 from .reports.text import Style
+
+_REFRESH = 0.1  # seconds
 
 
 def style(stream: IO[str]) -> Style:
@@ -29,9 +32,18 @@ def progress() -> Iterator[Callable[[int, int], None] | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("looking"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    # No thread of its own: a process with threads cannot safely be forked into workers.
+    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         task = bar.add_task("looking")
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        last = 0.0
+
+        def show(done: int, total: int) -> None:
+            nonlocal last
+            due = time.monotonic() - last > _REFRESH or done == total
+            last = time.monotonic() if due else last
+            bar.update(task, completed=done, total=total, refresh=due)
+
+        yield show
 
 
 def put(data: bytes) -> None:

@@ -69,7 +69,7 @@ def _replace(real: Path, data: bytes, status: os.stat_result) -> None:
 
 
 def _copy_attributes(source: Path, target: Path, status: os.stat_result) -> None:
-    if (os.geteuid(), os.getegid()) != (status.st_uid, status.st_gid):
+    if hasattr(os, "chown") and (os.geteuid(), os.getegid()) != (status.st_uid, status.st_gid):
         with contextlib.suppress(OSError):  # only root may give files away
             os.chown(target, status.st_uid, status.st_gid)
     with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ from ..discover import File, Kind
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..rules import all_rules, rule_ids
 from ..rules.rule import Rule
-from ..source import EditError, Source, Unreadable
+from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrences import Occurrence, occurrences
 from .parse import Unparsable, parse
@@ -27,9 +27,10 @@ PYTHON = (Kind.PYTHON, Kind.STUB)
 NAMES = 1  # the phase in which rules claim occurrences of names
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
-_NEEDLE = re.compile(rb"vllm|VLLM|llm_engine|driver_worker|model_executor|^\xff\xfe|^\xfe\xff")
+_NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
 _RELATIVE = re.compile(rb"import|vllm|VLLM")
 _TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
+_OF_NO_CONCERN = (Reason.ENCODING, Reason.NUL, Reason.TOO_BIG, Reason.COOKIE)  # in a file that is not Python
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Result:
     new_text: str | None = None  # None: unchanged
     old: Source | None = None  # None: the sieve left the file out, or it could not be read
     suppressed: int = 0
+    before: list[Finding] | None = None  # the same findings at their places in the text as it was
 
 
 class GivenUp(Exception):
@@ -66,8 +68,19 @@ class Outcome:
 
     file: AnyFile
     findings: list[Finding] = field(default_factory=list)
+    before: list[Finding] = field(default_factory=list)  # the findings where they were
     suppressed: int = 0
-    edited: bool = False
+    steps: list[tuple[list[Edit], Source, str]] = field(default_factory=list)  # how to get back, phase by phase
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.steps)
+
+    def at_first(self, findings: list[Finding]) -> list[Finding]:
+        """Findings of the present text at their places in the first one."""
+        for back, after, before in reversed(self.steps):
+            findings = _moved(findings, back, after, before)
+        return findings
 
 
 class Analyser:
@@ -87,7 +100,8 @@ class Analyser:
         try:
             source = Source.read(file.path, file.rel, python=python)
         except Unreadable as error:
-            return Result(file.rel, [_skipped(file.rel, error.message)])
+            said = python or error.reason not in _OF_NO_CONCERN or _mentions_vllm(file)
+            return Result(file.rel, [_skipped(file.rel, error.message)] if said else [])
         if not self._relevant(source.raw, file):
             return Result(file.rel, [])
         module = self.tree.module(file.path) if python else ""
@@ -113,8 +127,10 @@ class Analyser:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
             return Result(source.rel, [_skipped(source.rel, "an expression is nested too deeply")], old=source)
-        new_text = outcome.file.source.text if outcome.edited else None
-        return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed)
+        if not outcome.edited:
+            return Result(source.rel, outcome.findings, None, source, outcome.suppressed)
+        new_text = outcome.file.source.text
+        return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed, outcome.before)
 
     def _phases(self, source: Source, place: Place, *, edit: bool) -> Outcome:
         """Phase by phase: look, edit, and let the next phase look at the result."""
@@ -129,11 +145,17 @@ class Analyser:
                     after = self._edited(outcome.file, place, edits)
                 except GivenUp as error:
                     return self._undone(source, place, str(error))
-                before, new_text = outcome.file.source, after.source.text
-                outcome.findings = _moved(outcome.findings, edits, before, new_text)
-                findings = [replace(f, fixed=bool(f.edits)) for f in _moved(findings, edits, before, new_text)]
-                outcome.file, outcome.edited = after, True
+                findings = [replace(f, fixed=bool(f.edits)) for f in findings]
+                outcome.before += outcome.at_first(findings)
+                before = outcome.file.source
+                outcome.findings = _moved(outcome.findings, edits, before, after.source.text)
+                findings = _moved(findings, edits, before, after.source.text)
+                outcome.steps.append((_inverse(edits), after.source, before.text))
+                outcome.file = after
+            else:
+                outcome.before += outcome.at_first(findings)
             outcome.findings = _once([*outcome.findings, *findings])
+        outcome.before = _once(outcome.before)
         return outcome
 
     def _undone(self, source: Source, place: Place, why: str) -> Outcome:
@@ -209,6 +231,14 @@ class Analyser:
         return again
 
 
+def _mentions_vllm(file: File) -> bool:
+    """The bytes of a file that cannot be decoded hold the word; one too big to read is taken to."""
+    try:
+        return _TEXT_NEEDLE.search(file.path.read_bytes()) is not None
+    except OSError:
+        return True
+
+
 def _skipped(rel: str, reason: str, line: int = 0) -> Finding:
     return Finding(
         rel,
@@ -255,6 +285,16 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
+def _inverse(edits: list[Edit]) -> list[Edit]:
+    """The edits that undo these, which are sorted by place."""
+    inverse, shift = [], 0
+    for edit in edits:
+        start = edit.start + shift
+        inverse.append(Edit(start, start + len(edit.replacement), edit.replacement, edit.expected))
+        shift += len(edit.replacement) - len(edit.expected)
+    return inverse
+
+
 def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
     """The findings at the places they have in the new text."""
     starts = [edit.start for edit in edits]
@@ -271,16 +311,17 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
         return offset + shifts[index]
 
     def found_again(start: int, end: int) -> tuple[int, int] | None:
-        """A name inside an edited statement, where the edit or the next one writes it anew."""
+        """A name in an edited statement: where the edit writes it anew, or from there to where the next one does."""
         index = bisect_right(starts, start)
+        if not index or start >= edits[index - 1].end or end <= start:
+            return None
         word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
-        for position in (index - 1, index):
-            inside = position >= 0 and position < len(edits) and start < edits[index - 1].end
-            match = word.search(edits[position].replacement) if inside and end > start else None
-            if match:
-                base = edits[position].start + shifts[position]
-                return base + match.start(), base + match.end()
-        return None
+        here = edits[index - 1].start + shifts[index - 1]
+        match = word.search(edits[index - 1].replacement)
+        if match:
+            return here + match.start(), here + match.end()
+        following = word.search(edits[index].replacement) if index < len(edits) else None
+        return (here, edits[index].start + shifts[index] + following.end()) if following else None
 
     out = []
     for finding in findings:

@@ -18,18 +18,18 @@ _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Excep
 _PROBES = {"hasattr", "find_spec", "is_set"}
 
 
-def version_guard(path: Path | None) -> ast.AST | None:
+def version_guard(path: Path | None, node: ast.AST) -> ast.AST | None:
     """The innermost `if` (statement, expression, or an earlier operand of `and`) around a node that tests a version."""
+    start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
     while path is not None:
         parent, field_name, outer = path
-        if (
-            isinstance(parent, ast.If | ast.IfExp)
-            and field_name in ("body", "orelse")
-            and (_tests_version(parent.test))
-        ):
+        in_arm = isinstance(parent, ast.If | ast.IfExp) and field_name in ("body", "orelse")
+        if in_arm and _tests_version(parent.test):  # type: ignore[attr-defined]
             return parent
-        if isinstance(parent, ast.BoolOp) and any(_tests_version(value) for value in parent.values):
-            return parent
+        if isinstance(parent, ast.BoolOp):
+            earlier = [value for value in parent.values if (value.end_lineno or 0, value.end_col_offset or 0) <= start]
+            if any(_tests_version(value) for value in earlier):
+                return parent
         path = outer
     return None
 

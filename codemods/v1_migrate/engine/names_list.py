@@ -37,7 +37,11 @@ def without(statement: str, leaving: set[int], renamed: dict[int, str]) -> str |
     if len(node.names) - 1 in leaving:
         kept[-1], rpar = _close(kept[-1], node.names[-1].comma, rpar)
     changed = node.with_changes(names=kept, lpar=lpar, rpar=rpar)
-    return module.code_for_node(changed)
+    code = module.code_for_node(changed)
+    if len(kept) == 1 and "#" not in code:  # one name left needs no brackets
+        bare = kept[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        return module.code_for_node(changed.with_changes(names=[bare], lpar=None, rpar=None))
+    return code
 
 
 def _renamed(alias: cst.ImportAlias, text: str | None) -> cst.ImportAlias:

@@ -41,6 +41,7 @@ class Occurrence:
     guard: str = ""  # "" | "twin" | "version" | "probe": why the old name is there on purpose
     primary: bool = True
     edits: tuple[Edit, ...] = ()
+    destination: str = ""  # import: what to import instead, when that is decided
     reason: str = ""  # why a movable name is not moved here
     roles: frozenset[Role] = frozenset()  # import: all that the name is used for in this file
     in_trial: bool = False  # import: stands in a `try` that would swallow the failure
@@ -65,6 +66,7 @@ class _Finder:
         self.claim = claim
         self.surgery = Surgery(file.source)
         self.out: list[Occurrence] = []
+        self.carried: set[int] = set()  # references whose import's edit takes them to the target
 
     def run(self) -> list[Occurrence]:
         self._imports()
@@ -95,7 +97,8 @@ class _Finder:
                     occurrence = replace(occurrence, edits=statement_edits)
                 else:
                     moved.discard(id(imported))
-                    occurrence = replace(occurrence, reason="the statement has a form that cannot be edited safely")
+                    why = "the statement has a form that cannot be edited safely"
+                    occurrence = replace(occurrence, destination="", reason=why)
             self.out.append(occurrence)
         self._uses(moved, {id(imported): occurrence for imported, occurrence in found})
 
@@ -119,19 +122,19 @@ class _Finder:
         new, reason = self._destination(imported, verdict, uses, roles)
         if not new:
             return replace(occurrence, reason=reason), ""
-        if not self._may_edit(occurrence):
-            return occurrence, ""
-        return occurrence, new
+        decided = replace(occurrence, destination=new)
+        return (decided, new) if self._may_edit(decided) else (occurrence, "")
 
     def _destination(
         self, imported: Imported, verdict: Verdict, uses: list[Reference], roles: frozenset[Role]
     ) -> tuple[str, str]:
-        if self._is_module(imported.dotted):
+        if self.file.judge.is_module(imported.dotted):
             return self._module_destination(imported, verdict, uses)
         if verdict.movable:
             return verdict.new, ""
         if verdict.fate == "contract" and verdict.new:
-            if (roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
+            namesake = verdict.new.rpartition(".")[2].lower() == imported.dotted.rpartition(".")[2].lower()
+            if (namesake and roles and roles <= SAFE_ROLES) or self.file.settings.unsafe:
                 return verdict.new, ""
             return "", "contract"
         return "", ""
@@ -149,7 +152,10 @@ class _Finder:
                 continue
             if not found.movable or not use.certain:
                 return "", "not everything used of it has a place in the target"
-            bases.add(self._new_base(imported, found, suffix))
+            base = self._new_base(imported, found, suffix)
+            if use.role in ("patch", "delete") and base != verdict.new:
+                return "", "a name is patched in it that it only imported"
+            bases.add(base)
         if not uses:
             return (verdict.new, "") if verdict.movable else ("", "")
         bases.discard("")
@@ -173,11 +179,6 @@ class _Finder:
             dotted = dotted.rpartition(".")[0]
         return dotted if dotted.startswith("vllm") else dotted.partition(".")[0]
 
-    def _is_module(self, dotted: str) -> bool:
-        index = self.file.judge.index
-        releases = index.releases_of(dotted)
-        return bool(releases) and index.resolve(dotted, releases[-1]).kind.endswith("module")
-
     def _own(self, verdict: Verdict) -> bool:
         """A fork's own name, which no release of vLLM ever had."""
         return verdict.fate == "alien" and self.file.tree.is_vllm and self.file.tree.defines(verdict.dotted)
@@ -191,7 +192,7 @@ class _Finder:
     def _guard(self, imported: Imported) -> str:
         if guards.has_living_twin(imported, self.file.package, self._alive):
             return "twin"
-        return "version" if guards.version_guard(imported.path) is not None else ""
+        return "version" if guards.version_guard(imported.path, imported.statement) is not None else ""
 
     def _alive(self, dotted: str) -> bool:
         return self.judge(dotted).status != "missing"
@@ -245,13 +246,11 @@ class _Finder:
         start, end = self.file.span(reference.node)
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
-        guard = guard or ("version" if guards.version_guard(reference.use.path) is not None else "")
-        if guard and not reference.use.attributes:
-            return None
+        guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
-        if is_moved and verdict.fate == "contract" and verdict.new and role in ("annotation",):
-            return None
+        if is_moved:
+            self.carried.add(id(reference))
         if is_moved and (verdict.movable or verdict.status == "present"):
             if role in ("patch", "delete") and reference.use.attributes:
                 return self._chain_edit(reference, replace(occurrence, primary=True), owners)
@@ -297,7 +296,7 @@ class _Finder:
                 self._add_in_string(found, dotted, match.group(), form)
         for match in _FILE.finditer(value):
             dotted = "vllm" + match.group(1).replace("/", ".")
-            if dotted not in seen and self._worth_saying(dotted) and self._is_module(dotted):
+            if dotted not in seen and self._worth_saying(dotted) and self.file.judge.is_module(dotted):
                 seen.add(dotted)
                 self._add_in_string(found, dotted, match.group(), "path")
 
@@ -310,7 +309,7 @@ class _Finder:
         position = self.file.source.text.find(written, start, end)
         if position >= 0:
             start, end = position, position + len(written)
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         self.out.append(Occurrence(self.judge(dotted), start, end, form, "value", guard))
 
     def _exact_string(self, found: Node, value: str) -> None:
@@ -320,7 +319,7 @@ class _Finder:
         verdict = self.judge(dotted)
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
-        guard = "version" if guards.version_guard(found.path) is not None else ""
+        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:
@@ -359,8 +358,8 @@ class _Finder:
                     start, end = self.file.span(literal)
                     role: Role = "value" if name in ("getattr", "hasattr") else "patch"
                     guard = "probe" if name in ("hasattr", "getattr") else ""
-                    if verdict.movable and not guard:
-                        continue  # the object's own occurrence carries it along
+                    if verdict.movable and id(reference) in self.carried:
+                        continue
                     self.out.append(Occurrence(verdict, start, end, "attribute", role, guard))
 
     # `# type:` comments

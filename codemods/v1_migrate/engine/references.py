@@ -95,7 +95,7 @@ class References:
 
     def _resolve_uses(self, model: Model) -> None:
         interesting = self._interesting_names(model)
-        for use in model.uses:
+        for use in (*model.uses, *_quoted_uses(model, interesting)):
             if use.name not in interesting:
                 continue
             found = use.scope.lookup(use.name)
@@ -143,6 +143,38 @@ class References:
                 target = targets.pop()
                 return ".".join((target, *_until_dunder(binding.value.attributes))) if target else ""
         return ""
+
+
+def _quoted_uses(model: Model, interesting: set[str]) -> Iterator[Use]:
+    """Names in annotations that are written as strings. A whole path in quotes is a string's business, not a name's."""
+    if not interesting:
+        return
+    for found in model.nodes.get(ast.Constant, ()):
+        text: str = found.node.value
+        if not text.isascii() or "vllm." in text or not any(name in text for name in interesting):
+            continue
+        if role_of(Use(found.scope, "", (), found.node, found.path)) != "annotation":
+            continue
+        try:
+            expression = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError):
+            continue
+        for name, attributes in _chains(expression):
+            yield Use(found.scope, name, attributes, found.node, found.path)
+
+
+def _chains(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Every name in an expression with the attributes behind it."""
+    attributes: list[str] = []
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        attributes.append(inner.attr)
+        inner = inner.value
+    if isinstance(inner, ast.Name):
+        yield inner.id, tuple(reversed(attributes))
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _chains(child)
 
 
 def role_of(use: Use) -> Role:

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -53,67 +54,77 @@ class Options:
 
 def run(files: Sequence[File], options: Options, progress: Progress | None = None) -> Iterator[Result]:
     """Look at every file; one result per file, in order. Nothing is written."""
-    analyser = _analyser(files, options)
+    tree = Tree.of(options.root, [file.path for file in files if file.path.suffix in (".py", ".pyi")])
     jobs = options.jobs or os.cpu_count() or 1
     jobs = min(jobs, max(1, len(files) // _FILES_PER_WORKER))
-    results = _in_process(analyser, files, options) if jobs == 1 else _in_pool(analyser, files, options, jobs)
+    results = _in_process(tree, files, options) if jobs == 1 else _in_pool(tree, files, options, jobs)
     for done, result in enumerate(results, 1):
         if progress is not None:
             progress(done, len(files))
         yield result
 
 
-def _analyser(files: Sequence[File], options: Options) -> Analyser:
+def _analyser(tree: Tree, options: Options) -> Analyser:
     index = Index.load(options.extra_indexes)
-    tree = Tree.of(options.root, [file.path for file in files if file.path.suffix in (".py", ".pyi")])
     judge = Judge(options.target, options.attention, index)  # type: ignore[arg-type]
     return Analyser(tree, options.settings, judge)
 
 
-def _in_process(analyser: Analyser, files: Sequence[File], options: Options) -> Iterator[Result]:
+def _in_process(tree: Tree, files: Sequence[File], options: Options) -> Iterator[Result]:
+    analyser = _analyser(tree, options)
     _prepare()
     for file in files:
         yield _look(analyser, file, options.timeout)
 
 
-_worker: tuple[Analyser, float] | None = None  # inherited by forked workers, set by the initializer of spawned ones
+_worker: tuple[Analyser, float] | None = None  # of a worker process, set when it starts
 
 
-def _in_pool(analyser: Analyser, files: Sequence[File], options: Options, jobs: int) -> Iterator[Result]:
-    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
-    with _pool(analyser, options.timeout, jobs) as pool:
+def _in_pool(tree: Tree, files: Sequence[File], options: Options, jobs: int) -> Iterator[Result]:
+    """Chunks to workers. When one dies, the chunks in flight are done file by file, then the rest by a new pool."""
+    _analyser(tree, options)  # loads the tables once, for forked workers to share
+    done = 0
+    with _pool(tree, options, jobs) as pool:
+        chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
         futures: list[Future[list[Result]]] = [pool.submit(_chunk, chunk) for chunk in chunks]
         try:
-            for chunk, future in zip(chunks, futures, strict=True):
-                try:
-                    yield from future.result()
-                except BrokenProcessPool:
-                    yield from _one_by_one(analyser, chunk, options)
+            for future in futures:
+                results = future.result()
+                done += len(results)
+                yield from results
+        except BrokenProcessPool:
+            pass
         finally:
             for future in futures:
                 future.cancel()
+    if done < len(files):
+        suspects = files[done : done + _CHUNK * (jobs + 1)]
+        yield from _one_by_one(tree, suspects, options)
+        rest = files[done + len(suspects) :]
+        if rest:
+            yield from _in_pool(tree, rest, options, jobs)
 
 
-def _one_by_one(analyser: Analyser, files: Sequence[File], options: Options) -> Iterator[Result]:
-    """A worker died: find out over which file, and go on with the rest."""
+def _one_by_one(tree: Tree, files: Sequence[File], options: Options) -> Iterator[Result]:
+    """A worker died: find out over which file."""
     for file in files:
-        with _pool(analyser, options.timeout, 1) as pool:
+        with _pool(tree, options, 1) as pool:
             try:
                 yield from pool.submit(_chunk, [file]).result()
             except BrokenProcessPool:
                 yield Result(file.rel, [_skipped(file.rel, "reading it ended the process")])
 
 
-def _pool(analyser: Analyser, timeout: float, jobs: int) -> ProcessPoolExecutor:
+def _pool(tree: Tree, options: Options, jobs: int) -> ProcessPoolExecutor:
     """Forked workers share the tables; where that is not possible, or threads run, they are spawned."""
     can_fork = "fork" in multiprocessing.get_all_start_methods() and threading.active_count() == 1
     context = multiprocessing.get_context("fork" if can_fork else "spawn")
-    return ProcessPoolExecutor(jobs, context, _start, (analyser, timeout))
+    return ProcessPoolExecutor(jobs, context, _start, (tree, options))
 
 
-def _start(analyser: Analyser, timeout: float) -> None:
+def _start(tree: Tree, options: Options) -> None:
     global _worker
-    _worker = (analyser, timeout)
+    _worker = (_analyser(tree, options), options.timeout)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     _prepare()
 
@@ -139,6 +150,10 @@ def _look(analyser: Analyser, file: File, timeout: float) -> Result:
         return Result(file.rel, [_skipped(file.rel, f"it takes more than {timeout:g} s")])
     except (RecursionError, MemoryError):
         return Result(file.rel, [_skipped(file.rel, "it is nested too deeply")])
+    except Exception as error:  # a fault of ours in one file must not cost the user the others
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        fault = f"{type(error).__name__} in {Path(where.filename).name}:{where.lineno}: {error}"
+        return Result(file.rel, [_skipped(file.rel, f"a fault in v1-migrate ({fault}); please report it")])
 
 
 def _skipped(rel: str, reason: str) -> Finding:

@@ -46,6 +46,7 @@ class Judge:
         self.index = index or Index.load()
         self.curated = Curated.load()
         self._verdicts: dict[str, Verdict] = {}
+        self._spans: dict[str, tuple[str, str]] = {}
 
     def judge(self, dotted: str) -> Verdict:
         """The verdict for a dotted name that begins with "vllm"."""
@@ -82,10 +83,10 @@ class Judge:
         fate = self.curated.fate(symbol, self.target, self.attention)
         if fate is not None:
             return fate
-        releases = self.index.releases_of(symbol)
-        if not releases:
+        _, last = self.span(symbol)
+        if not last:
             return None
-        canonical = self.index.resolve(symbol, releases[-1]).canonical
+        canonical = self.index.resolve(symbol, last).canonical
         if canonical and canonical != symbol and canonical.startswith("vllm"):
             fate = self.curated.fate(canonical, self.target, self.attention)
             if fate is None and self.index.resolve(canonical, self.target).found:  # only the re-export is gone
@@ -98,10 +99,10 @@ class Judge:
         if new and not new.startswith("vllm") and rest:
             new = new if fate.kind == "moved" else ""
         elif new and rest and not self.index.resolve(new, self.target).found:
-            if self._is_module(symbol):
+            if self.is_module(symbol):
                 return None  # the module has a successor, this name of it does not: look for the name itself
             new = ""
-        since, last = self._span(symbol)
+        since, last = self.span(symbol)
         return Verdict(
             dotted,
             "missing",
@@ -118,7 +119,7 @@ class Judge:
 
     def _unlisted(self, dotted: str, missing_at: str) -> Verdict:
         symbol = dotted if self.index.known(dotted) else self._longest_known(dotted, missing_at)
-        since, last = self._span(symbol)
+        since, last = self.span(symbol)
         kind: Literal["unlisted", "alien"] = "unlisted" if last else "alien"
         return Verdict(
             dotted, "missing", kind, symbol, since=since, last=last, advice=self.curated.advice_for(symbol, self.target)
@@ -130,18 +131,38 @@ class Judge:
                 return prefix
         return missing_at or dotted
 
-    def _is_module(self, symbol: str) -> bool:
-        releases = self.index.releases_of(symbol)
-        return bool(releases) and self.index.resolve(symbol, releases[-1]).kind.endswith("module")
+    def is_module(self, dotted: str) -> bool:
+        """The last release that has the name has it as a module."""
+        _, last = self.span(dotted)
+        return bool(last) and self.index.resolve(dotted, last).kind.endswith("module")
+
+    def span(self, symbol: str) -> tuple[str, str]:
+        """(the release in which the name went, the last one before it that has it); "" for what is not known.
+
+        Asking all releases is dear, and names come and go once: find the first release that has it, then halve.
+        """
+        found = self._spans.get(symbol)
+        if found is None:
+            found = self._spans[symbol] = self._span(symbol)
+        return found
 
     def _span(self, symbol: str) -> tuple[str, str]:
-        """(first release without the name after its last one, last release with it)."""
-        releases = self.index.releases_of(symbol)
-        if not releases:
+        releases = self.index.releases
+        first = next((i for i, release in enumerate(releases) if self.index.resolve(symbol, release).found), None)
+        if first is None:
             return "", ""
-        last = releases[-1]
-        following = self.index.releases.index(last) + 1
-        return (self.index.releases[following] if following < len(self.index.releases) else ""), last
+        low, high = first, releases.index(self.target)
+        if low > high:  # newer than the target
+            high = len(releases)
+        if high < len(releases) and self.index.resolve(symbol, self.target).found:
+            return "", self.target
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.index.resolve(symbol, releases[middle]).found:
+                low = middle
+            else:
+                high = middle
+        return (releases[high] if high < len(releases) else ""), releases[low]
 
 
 def _prefixes(dotted: str, shortest: str) -> list[str]:

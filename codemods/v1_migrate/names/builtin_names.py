@@ -5,16 +5,18 @@ from __future__ import annotations
 import builtins
 
 MODULE_ATTRIBUTES = frozenset(
-    """
-    __name__ __doc__ __file__ __path__ __package__ __spec__ __loader__ __dict__ __all__
-    __annotations__ __builtins__ __cached__ __class__
-    """.split()
+    f"__{name}__"
+    for name in (
+        *("name", "doc", "file", "path", "package", "spec", "loader", "dict", "all"),
+        *("annotations", "builtins", "cached", "class"),
+    )
 )
 CLASS_ATTRIBUTES = frozenset(dir(type)) | frozenset(
-    """
-    __slots__ __dict__ __weakref__ __annotations__ __orig_bases__ __parameters__ __wrapped__
-    __dataclass_fields__ __match_args__ __replace__ __post_init__ __signature__
-    """.split()
+    f"__{name}__"
+    for name in (
+        *("slots", "dict", "weakref", "annotations", "orig_bases", "parameters", "wrapped"),
+        *("dataclass_fields", "match_args", "replace", "post_init", "signature"),
+    )
 )
 _ENUM = frozenset(("name", "value", "_name_", "_value_", "_missing_", "_generate_next_value_", "__members__"))
 _KNOWN: dict[str, frozenset[str]] = {

@@ -9,9 +9,7 @@ _FIELD_CALLS = {"field", "Field"}
 
 
 def dotted_of(expr: ast.AST) -> str | None:
-    """ "a.b.c" for a plain attribute chain (also when called or subscripted as a decorator is); else None."""
-    if isinstance(expr, ast.Call):
-        expr = expr.func
+    """ "a.b.c" for a plain attribute chain; else None."""
     parts: list[str] = []
     while isinstance(expr, ast.Attribute):
         parts.append(expr.attr)
@@ -19,6 +17,13 @@ def dotted_of(expr: ast.AST) -> str | None:
     if not isinstance(expr, ast.Name):
         return None
     return ".".join([expr.id, *reversed(parts)])
+
+
+def last_of(expr: ast.AST) -> str:
+    """The last part of what a decorator or call names: "field" for `dataclasses.field(...)`."""
+    while isinstance(expr, ast.Call):
+        expr = expr.func
+    return (dotted_of(expr) or "").rpartition(".")[2]
 
 
 def signature(args: ast.arguments, drop_first: bool = False) -> str:
@@ -78,6 +83,7 @@ def class_records(node: ast.ClassDef, base: Callable[[ast.expr], str]) -> tuple[
     bases = [base(b) for b in node.bases if not isinstance(b, ast.Starred)]
     if any(isinstance(b, ast.Starred) for b in node.bases):
         bases.append("?")
+    bases += ["@" + base(k.value) for k in node.keywords if k.arg == "metaclass"]
     return f"c{''.join(sorted(flags))}|{','.join(bases)}|{','.join(fields)}", members
 
 
@@ -85,7 +91,7 @@ def _class_flags(node: ast.ClassDef) -> set[str]:
     """d dataclass, i without a generated __init__, k keyword-only, g attributes that cannot be listed."""
     flags: set[str] = set()
     for decorator in node.decorator_list:
-        last = (dotted_of(decorator) or "").rpartition(".")[2]
+        last = last_of(decorator)
         if last not in {"dataclass", "config"}:
             continue
         flags.add("d")
@@ -98,14 +104,12 @@ def _class_flags(node: ast.ClassDef) -> set[str]:
     for keyword in node.keywords:
         if keyword.arg == "kw_only" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
             flags.add("k")
-        if keyword.arg == "metaclass" and not (dotted_of(keyword.value) or "").endswith(("ABCMeta", "EnumMeta")):
-            flags.add("g")
     return flags
 
 
 def _field_marks(value: ast.expr | None, keyword_only: bool) -> str:
     default, init = value is not None, True
-    if isinstance(value, ast.Call) and (dotted_of(value) or "").rpartition(".")[2] in _FIELD_CALLS:
+    if isinstance(value, ast.Call) and last_of(value) in _FIELD_CALLS:
         given = {k.arg: k.value for k in value.keywords}
         required = bool(value.args) and isinstance(value.args[0], ast.Constant) and value.args[0].value is Ellipsis
         default = (bool(value.args) and not required) or not given.keys().isdisjoint({"default", "default_factory"})
@@ -117,7 +121,7 @@ def _field_marks(value: ast.expr | None, keyword_only: bool) -> str:
 
 def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, members: dict[str, str]) -> bool:
     """Adds a method and what it sets on self; True when attributes are set that cannot be listed."""
-    decorators = {(dotted_of(d) or "").rpartition(".")[2] for d in node.decorator_list}
+    decorators = {last_of(d) for d in node.decorator_list}
     if not node.decorator_list or not ({"overload", "setter", "deleter"} & decorators):
         if any(d.endswith("property") for d in decorators):
             members[node.name] = "p"

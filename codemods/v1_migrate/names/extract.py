@@ -18,7 +18,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from .classes_source import class_records, dotted_of, signature
+from .classes_source import class_records, dotted_of, last_of, signature
 
 Branch = tuple[int, ...]
 _RANK = {"c": 2, "f": 2, "F": 2, "=": 2, "v": 1}  # of two arms that bind a name, the more telling one is kept
@@ -150,7 +150,7 @@ class _Scope:
                 self.expression(value)
 
     def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, branch: Branch, typing_only: bool) -> None:
-        decorators = {(dotted_of(d) or "").rpartition(".")[2] for d in node.decorator_list}
+        decorators = {last_of(d) for d in node.decorator_list}
         if "overload" in decorators:
             return
         if node.name == "__getattr__" and isinstance(node, ast.FunctionDef):

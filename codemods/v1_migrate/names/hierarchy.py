@@ -8,6 +8,7 @@ from typing import Literal
 
 from .builtin_names import attributes_of_base
 
+_PLAIN_METACLASSES = {"type", "ABCMeta", "EnumMeta", "EnumType"}
 Place = tuple[str, str]  # module, name inside it
 ParamTuple = tuple[str, Literal["pos", "pos_or_kw", "var_pos", "kw_only", "var_kw"], bool]
 
@@ -104,8 +105,8 @@ class Hierarchy:
 
     def bases(self, module: str, name: str) -> list[str]:
         own = self._class((module, name))
-        places = [self._locate(base) for base in own.bases] if own else []
-        return [f"{p[0]}.{p[1]}" if p else base for p, base in zip(places, own.bases if own else (), strict=True)]
+        bases = [base for base in own.bases if not base.startswith("@")] if own else []
+        return [".".join(place) if (place := self._locate(base)) else base for base in bases]
 
     def fields(self, module: str, name: str) -> list[str]:
         return [field.rstrip("=!*") for field in self._ordered(self.lineage(module, name).classes)]
@@ -166,7 +167,11 @@ class Hierarchy:
         outside: list[str] = []
         direct: list[ClassRecord] = []
         for base in own.bases:
-            located = self._locate(base)
+            located = self._locate(base.removeprefix("@"))
+            if base.startswith("@"):  # a metaclass: its attributes are the class's, but it is no ancestor
+                if not self._listable(base, located):
+                    outside.append("?")
+                continue
             if located is None:
                 outside.append(base)
                 continue
@@ -175,6 +180,11 @@ class Hierarchy:
         for parent in parents:
             outside += [base for base in parent.outside if base not in outside]
         return Lineage((own, *_merge([*(list(p.classes) for p in parents), direct])), tuple(outside))
+
+    def _listable(self, metaclass: str, located: Place | None) -> bool:
+        if located is None:
+            return metaclass.rpartition(".")[2] in _PLAIN_METACLASSES
+        return not any("g" in cls.flags for cls in self.lineage(*located).classes)
 
 
 def _merge(sequences: list[list[ClassRecord]]) -> list[ClassRecord]:

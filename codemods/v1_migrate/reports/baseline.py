@@ -27,7 +27,8 @@ def read(file: Path) -> Counter[Key]:
     try:
         document = json.loads(file.read_text("utf-8"))
         if document["version"] != VERSION:
-            raise BaselineError(f"{file}: baseline version {document['version']!r} is not {VERSION}; write it anew")
+            found = document["version"]
+            raise BaselineError(f"{file}: version {found!r} is not {VERSION}; write it anew with --write-baseline")
         entries = {tuple(str(entry[name]) for name in _FIELDS): int(entry["count"]) for entry in document["findings"]}
         return Counter({(path, rule, name, text): count for (path, rule, name, text), count in entries.items()})
     except (ValueError, KeyError, TypeError) as error:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from string import Template
 
 from ..findings import Finding
-from .plan import Row, duration, rows
+from .plan import Row, duration, rows, work
 from .report import Report, plural
 
 
@@ -21,7 +21,7 @@ def render(report: Report) -> str:
         title=escape(report.path),
         heading=escape(f"{report.path} on the way to vLLM {report.target}"),
         lead=escape(f"Target: {report.target_origin}{pins}. CPU attention goes to {report.attention}."),
-        tiles=_tiles(report, sum(row.total for row in table)),
+        tiles=_tiles(report, work(finding for row in table for finding in row.left)),
         rules=_rules(report),
         files=_files(report, table),
         skipped=_skipped(report),
@@ -74,7 +74,8 @@ def _finding(finding: Finding, report: Report) -> str:
     code = f"<pre>{_marked(finding, line)}</pre>" if line.strip() else ""
     advice = f'<p class="advice">{escape(finding.advice)}</p>' if finding.advice else ""
     return (
-        f'<div class="finding {state}" data-rule="{escape(finding.rule)}"><p><span class="tag">{label} {finding.rule}</span> '
+        f'<div class="finding {state}" data-rule="{escape(finding.rule)}">'
+        f'<p><span class="tag">{label} {escape(finding.rule)}</span> '
         f'<span class="place">line {finding.line}, effort: {finding.effort}</span></p>'
         f"<p>{escape(finding.message)}</p>{code}{advice}</div>"
     )

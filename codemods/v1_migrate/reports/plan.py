@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ..findings import Effort, Finding
 from .report import Report, plural
 from .text import Style, summary
 
-# Hours, for ranking and for the total; nobody's measurement.
+# Hours, for ranking and for a rough total; nobody's measurement.
 HOURS = {Effort.NONE: 0.0, Effort.MINUTES: 0.2, Effort.HOURS: 3.0, Effort.DAYS: 16.0}
+_AGAIN = HOURS[Effort.MINUTES]  # what is decided once for a name is only applied in further places
 
 
 @dataclass(slots=True)
@@ -23,7 +25,12 @@ class Row:
     hours: int = 0
     days: int = 0
     notes: int = 0
-    total: float = 0.0  # hours
+    left: list[Finding] = field(default_factory=list)
+
+    @property
+    def total(self) -> float:
+        """Hours of work in this file, taken by itself."""
+        return work(self.left)
 
     def add(self, finding: Finding) -> None:
         if finding.fixed:
@@ -34,7 +41,18 @@ class Row:
             self.minutes += finding.effort in (Effort.MINUTES, Effort.NONE)
             self.hours += finding.effort is Effort.HOURS
             self.days += finding.effort is Effort.DAYS
-            self.total += HOURS[finding.effort]
+            self.left.append(finding)
+
+
+def work(findings: Iterable[Finding]) -> float:
+    """Hours to settle them: each name costs its full effort once."""
+    total = 0.0
+    decided: set[str] = set()
+    for finding in findings:
+        key = finding.name or f"{finding.rule} {finding.message}"
+        total += min(HOURS[finding.effort], _AGAIN) if key in decided else HOURS[finding.effort]
+        decided.add(key)
+    return total
 
 
 def rows(report: Report) -> list[Row]:
@@ -55,10 +73,10 @@ def render(report: Report, style: Style) -> str:
         lines.append(style("automatic  minutes  hours  days  notes  file", bold=True))
         for row in table:
             cells = f"{row.automatic:>9}{row.minutes:>9}{row.hours:>7}{row.days:>6}{row.notes:>7}"
-            lines.append(f"{cells.replace(' 0', ' ·')}  {row.path}")
-        work = duration(sum(row.total for row in table))
+            lines.append(f"{cells.replace(' 0', ' ·')}  {report.shown(row.path)}")
+        hours = work([finding for row in table for finding in row.left])
         edits = sum(row.automatic for row in table)
-        lines += ["", f"By hand: {work}. By `v1-migrate rewrite`: {plural(edits, 'place')}.", ""]
+        lines += ["", f"By hand: {duration(hours)}. By `v1-migrate rewrite`: {plural(edits, 'place')}.", ""]
     return "\n".join([*lines, *summary(report, style)]) + "\n"
 
 

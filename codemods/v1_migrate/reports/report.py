@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,12 @@ class Report:
         """0: nothing to do; 1: errors or warnings left, or something that should have been read was not."""
         would_change = bool(self.rewritten) and not self.written and self.command == "rewrite"
         return int(bool(self.open) or would_change or any(skipped.failed for skipped in self.skipped))
+
+    def shown(self, rel: str) -> str:
+        """A file as it is called from where the command was given, so that a terminal or an editor can open it."""
+        if os.path.basename(self.path) == rel and not os.path.isdir(self.path):
+            return self.path
+        return os.path.normpath(os.path.join(self.path, rel))
 
     def by_severity(self) -> dict[Severity, int]:
         counts = Counter(finding.severity for finding in self.left)

@@ -61,7 +61,7 @@ def _result(finding: Finding, known: dict[str, int], report: Report) -> dict[str
         "endLine": finding.end_line,
         "endColumn": finding.end_column,
     }
-    location = {"uri": quote(finding.path), "uriBaseId": _BASE}
+    location = {"uri": quote(finding.path, errors="surrogateescape"), "uriBaseId": _BASE}
     index = {"ruleIndex": known[finding.rule]} if finding.rule in known else {}
     return {
         "ruleId": finding.rule,
@@ -77,7 +77,8 @@ def _result(finding: Finding, known: dict[str, int], report: Report) -> dict[str
 def _fingerprint(finding: Finding, report: Report) -> str:
     """Stays the same when lines move."""
     line = " ".join(report.lines.get((finding.path, finding.line), "").split())
-    return hashlib.sha256("\0".join((finding.path, finding.rule, finding.name, line)).encode()).hexdigest()[:32]
+    identity = "\0".join((finding.path, finding.rule, finding.name, line))
+    return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _notifications(report: Report) -> list[dict[str, Any]]:

@@ -33,7 +33,8 @@ def render(report: Report, style: Style) -> str:
     for finding, more in fold(report.left):
         parts.append("\n".join(_finding(finding, more, report, style, advised)))
     if report.rewritten and not report.written:
-        parts.append("\n".join(f"{rel}: {plural(n, 'edit')} to write" for rel, n in sorted(report.rewritten.items())))
+        edits = sorted(report.rewritten.items())
+        parts.append("\n".join(f"{report.shown(rel)}: {plural(n, 'edit')} to write" for rel, n in edits))
     parts.append("\n".join(summary(report, style)))
     return "\n\n".join(parts) + "\n"
 
@@ -57,7 +58,7 @@ def fold(findings: Sequence[Finding]) -> list[tuple[Finding, list[int]]]:
 def _finding(
     finding: Finding, more: list[int], report: Report, style: Style, advised: dict[tuple[str, str], str]
 ) -> Iterator[str]:
-    place = f"{finding.path}:{finding.line}:{finding.column}"
+    place = f"{report.shown(finding.path)}:{finding.line}:{finding.column}"
     label = style(f"{finding.severity} {finding.rule}", _COLOURS[finding.severity], bold=True)
     yield f"{style(place, bold=True)}: {label} {finding.message}"
     line = report.lines.get((finding.path, finding.line), "")
@@ -138,7 +139,8 @@ def summary(report: Report, style: Style) -> Iterator[str]:
         said = [plural(n, name) for name, n in zip(("error", "warning", "note"), counts.values(), strict=True) if n]
         yield f"{style('For you', bold=True)} {', '.join(said)}{_efforts(report.by_effort())}"
     else:
-        yield f"{style('For you', bold=True)} nothing"
+        found = f": every vllm name found exists on {report.target}" if report.command == "verify" else ""
+        yield f"{style('For you', bold=True)} nothing{found}"
     hidden = [f"{report.suppressed} suppressed"] * bool(report.suppressed)
     hidden += [f"{report.baselined} in the baseline"] * bool(report.baselined)
     if hidden:
@@ -166,4 +168,4 @@ def _rewritten(report: Report) -> str:
 
 def _efforts(efforts: dict[Effort, int]) -> str:
     said = [f"{count} of {effort}" for effort, count in efforts.items() if count]
-    return f" (effort: {', '.join(said)})" if said else ""
+    return f"; to decide: {', '.join(said)}" if said else ""

@@ -64,12 +64,13 @@ class ChangedContract(Rule):
         if not occurrence.primary and occurrence.role in _USE:
             message = f"`{verdict.dotted}` {_USE[occurrence.role]}; its successor has another contract"
         advice = " ".join(part for part in (verdict.difference, verdict.advice) if part)
+        harmless = present or occurrence.edits or occurrence.role == "annotation"
         return file.finding(
             self.id,
             occurrence.start,
             occurrence.end,
             message,
-            Severity.WARNING if present or occurrence.edits else Severity.ERROR,
+            Severity.WARNING if harmless else Severity.ERROR,
             safety=self._safety(occurrence, file),
             effort=Effort.HOURS,
             advice=advice,

@@ -48,14 +48,16 @@ class MovedName(Rule):
         if occurrence.role == "patch" and not occurrence.edits and occurrence.form != "string":
             return False
         verdict = occurrence.verdict
+        if occurrence.destination:
+            return verdict.fate != "contract"
         whole = bool(verdict.new) or verdict.symbol == verdict.dotted
         return verdict.missing and verdict.fate == "moved" and whole and occurrence.form in ("import", "chain")
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
-        new = verdict.new or verdict.successor
+        new = occurrence.destination or verdict.new or verdict.successor
         message = f"`{verdict.dotted}` is `{new}` on vLLM {file.judge.target}"
-        advice = verdict.advice
+        advice = verdict.advice if new == verdict.new else ""
         if not occurrence.edits and occurrence.reason:
             advice = f"Not edited: {occurrence.reason}. {advice}".strip()
         return file.finding(
@@ -77,8 +79,9 @@ def safety_of(occurrence: Occurrence, file: PythonFile) -> Safety:
     """Bridge when the last release with the V0 CPU engine knows the new path, too."""
     if not occurrence.edits:
         return Safety.MANUAL
-    new = occurrence.verdict.new
-    bridge = new.startswith("vllm") and bool(file.judge.index.resolve(new, LAST_V0).found)
+    new = occurrence.destination or occurrence.verdict.new
+    index = file.judge.index
+    bridge = all(part.startswith("vllm") and index.resolve(part, LAST_V0).found for part in new.split(", "))
     return Safety.BRIDGE if bridge else Safety.V1
 
 

@@ -61,7 +61,10 @@ class OutdatedPin(Rule):
             yield from self._within(file, 0, len(file.source.text))
 
     def _within(self, file: AnyFile, start: int, end: int) -> Iterator[Finding]:
-        target = Version(file.judge.target)
+        try:
+            target = Version(file.judge.target)
+        except InvalidVersion:  # a private fork's label says nothing about what a pin lets in
+            return
         for match in _REQUIREMENT.finditer(file.source.text, start, end):
             try:
                 specifier = SpecifierSet(match["spec"].replace("v", ""))

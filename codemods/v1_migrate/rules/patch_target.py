@@ -47,7 +47,9 @@ class PatchTarget(Rule):
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
-        carried = verdict.movable and not occurrence.reason  # the import's edit takes the patch along
+        carried = (
+            verdict.movable and not occurrence.reason and occurrence.form == "chain"
+        )  # the import's edit takes the patch along
         where = f" (now `{verdict.new or verdict.successor}`)" if verdict.new or verdict.successor else ""
         if carried:
             message = f"patches `{verdict.dotted}`, which is `{verdict.new}` on vLLM {file.judge.target}"

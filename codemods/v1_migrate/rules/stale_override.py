@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from ..engine.context import PythonFile
 
 
+V0_RELEASES = ("0.9.2", "0.8.5")  # with the V0 CPU engine, newest first
+
+
 class StaleOverride(Rule):
     id = "V1M009"
     slug = "stale-override"
@@ -49,11 +52,8 @@ class StaleOverride(Rule):
         verdict = file.judge.judge(base)
         new = base if verdict.status == "present" else verdict.new
         index = file.judge.index
-        releases = [release for release in index.releases_of(base) if release != file.judge.target]
-        if not new or not releases:
-            return
-        old_release = _before(releases, file.judge.target, index.releases)
-        if not old_release:
+        old_release = next((r for r in V0_RELEASES if index.resolve(base, r).found), file.judge.span(base)[1])
+        if not new or old_release in ("", file.judge.target):
             return
         for method in node.body:
             if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) or method.name.startswith("__"):
@@ -101,14 +101,6 @@ class StaleOverride(Rule):
             advice=advice,
             name=new,
         )
-
-
-def _before(releases: list[str], target: str, order: tuple[str, ...]) -> str:
-    """The newest release with the V0 CPU engine that has the base, else the newest one before the target."""
-    limit = order.index(target)
-    older = [release for release in releases if order.index(release) < limit]
-    v0 = [release for release in older if release.startswith(("0.8.", "0.9."))]
-    return (v0 or older or [""])[-1]
 
 
 def _accepts(arguments: ast.arguments, wanted: tuple[Param, ...]) -> bool:

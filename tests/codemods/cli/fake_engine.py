@@ -11,7 +11,7 @@ import sys
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from v1_migrate.discover import File
@@ -43,6 +43,7 @@ class Result:
     new_text: str | None
     old: Source | None
     suppressed: int = 0
+    before: list[Finding] | None = None
 
 
 def run(
@@ -67,6 +68,7 @@ def look(file: File, options: Options) -> Result:
         if rule in options.ignore or (options.select and rule not in options.select):
             continue
         if word == "SLOW":
+            file.path.with_suffix(".started").touch()
             time.sleep(30)
         line, column = source.position(match.start())
         fixed = word == "OLD" or (word == "RISKY" and options.unsafe)
@@ -90,7 +92,17 @@ def look(file: File, options: Options) -> Result:
                 fixed=fixed,
             )
         )
-    return Result(file.rel, findings, source.apply(edits) if edits else None, source)
+    if not edits:
+        return Result(file.rel, findings, None, source)
+    text = source.apply(edits)
+    new = Source(file.rel, b"", text)
+    shift = len("NEWER") - len("OLD")
+    moved = []
+    for finding in findings:
+        start = source.line_starts[finding.line - 1] + finding.column - 1
+        line, column = new.position(start + shift * sum(edit.start < start for edit in edits))
+        moved.append(replace(finding, line=line, end_line=line, column=column, end_column=column + 4))
+    return Result(file.rel, moved, text, source, before=findings)
 
 
 @dataclass(frozen=True)

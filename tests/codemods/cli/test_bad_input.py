@@ -148,11 +148,13 @@ def test_a_really_full_disk(tree: Tree, tmp_path: Path) -> None:
 def test_control_c_while_looking_writes_nothing(tree: Tree) -> None:
     root = tree(a="OLD\n", b="SLOW\n")
     process = subprocess.Popen([sys.executable, str(FAKE), "rewrite", str(root)], stderr=subprocess.PIPE, text=True)
-    time.sleep(2)  # long enough to start; the fake engine sleeps half a minute in b.py
+    deadline = time.monotonic() + 60
+    while not (root / "b.started").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     said = process.stderr.read()
-    assert (process.wait(20), said) == (2, "v1-migrate: interrupted\n")
+    assert (process.wait(60), said.strip()) == (2, "v1-migrate: interrupted")
     assert (root / "a.py").read_text() == "OLD\n"
 
 
@@ -171,18 +173,44 @@ def test_control_c_while_writing_leaves_whole_files(cli: Run, tree: Tree, monkey
     assert sorted(entry.name for entry in root.iterdir()) == ["a.py", "b.py"]
 
 
+def test_a_fault_of_our_own_is_no_finding(cli: Run, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tree(a="OLD\n")
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("on purpose")
+
+    monkeypatch.setattr(sys.modules["v1_migrate.engine.run"], "run", broken)
+    done = cli("rewrite", root)
+    assert done.code == 2
+    assert "ZeroDivisionError: on purpose" in done.err and "please report" in done.err.splitlines()[-1]
+    assert (root / "a.py").read_text() == "OLD\n"
+
+
+def test_a_missing_index_is_one_line_with_the_real_index(tree: Tree) -> None:
+    command = [sys.executable, "-m", "v1_migrate", "plan", str(tree(a="x\n")), "--index", "none.names"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "v1-migrate: none.names: No such file or directory\n"
+
+
 def test_a_closed_pipe_is_no_accident(tree: Tree) -> None:
     root = tree(**{f"m{n}": "GONE\n" * 200 for n in range(20)})
     command = f"{sys.executable} {FAKE} rewrite {root} | head -1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith("m0.py:1:1: error")
+    assert done.stdout.startswith(f"{root}/m0.py:1:1: error")
     assert done.stderr == ""
+
+
+def test_a_pipe_that_was_never_read_is_none_either(tree: Tree) -> None:
+    command = f"{sys.executable} {FAKE} rewrite {tree(a='GONE')} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("2\n", "")
 
 
 def test_a_terminal_without_the_character_gets_another(tree: Tree) -> None:
     root = tree(a="GONE = 'é…'\n")
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
     command = [sys.executable, str(FAKE), "rewrite", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "GONE = '\\xe9" in done.stdout
+    done = subprocess.run(command, capture_output=True, env=environment)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert b"GONE = '\xe9\\u2026'" in done.stdout

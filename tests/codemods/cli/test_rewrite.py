@@ -49,14 +49,14 @@ def test_the_report_says_what_a_person_needs(cli: Run, tree: Tree) -> None:
     done = cli("rewrite", root, "--target", "0.10.0")
     assert done.err == ""
     for piece in (
-        "a.py:2:5: error V1M004 `GONE` is not on vLLM 0.10.0",
+        f"{root}/a.py:2:5: error V1M004 `GONE` is not on vLLM 0.10.0",
         "    2 | x = GONE\n      |     ^^^^",
         "= Do without GONE.",
         "docs/rules/V1M004.md",
-        "sub/b.py:1:1: info V1M006",
+        f"{root}/sub/b.py:1:1: info V1M006",
         "vLLM 0.10.0 (--target)",
         "2 files looked at, 1 rewritten (1 edit)",
-        "1 error, 1 note (effort: 1 of hours)",
+        "1 error, 1 note; to decide: 1 of hours",
         "not under version control",
         f"v1-migrate verify {root} --target 0.10.0",
     ):
@@ -139,7 +139,25 @@ def test_plan_ranks_files_and_writes_nothing(cli: Run, tree: Tree) -> None:
     assert done.out.index("hard.py") < done.out.index("easy.py")
     assert "free.py" not in done.out
     assert f"v1-migrate rewrite {root} --diff" in done.out
-    assert "By hand: about 9 hours. By `v1-migrate rewrite`: 1 place." in done.out
+    assert "By hand: about 6 hours. By `v1-migrate rewrite`: 1 place." in done.out
+
+
+@pytest.mark.parametrize(
+    ("command", "column", "line"),
+    [
+        pytest.param(("rewrite",), 11, "x = NEWER GONE", id="as it stands after the run"),
+        pytest.param(("rewrite", "--check"), 9, "x = OLD GONE", id="as it is, where nothing is written"),
+        pytest.param(("rewrite", "--diff"), 9, "x = OLD GONE", id="with a diff, too"),
+        pytest.param(("verify",), 9, "x = OLD GONE", id="verify"),
+    ],
+)
+def test_places_are_those_of_the_file_on_disk(
+    cli: Run, tree: Tree, command: tuple[str, ...], column: int, line: str
+) -> None:
+    root = tree(a="x = OLD GONE\n")
+    done = cli(command[0], root, *command[1:])
+    assert f"{root}/a.py:1:{column}: error V1M004" in done.out + done.err
+    assert f"    1 | {line}\n" in done.out + done.err
 
 
 def test_verify_lists_errors_only_and_counts_what_an_edit_would_settle(cli: Run, tree: Tree) -> None:
@@ -147,7 +165,9 @@ def test_verify_lists_errors_only_and_counts_what_an_edit_would_settle(cli: Run,
     done = cli("verify", root)
     assert done.code == 1
     assert "V1M001" in done.out and "V1M003" not in done.out and "V1M006" not in done.out
-    assert cli("verify", tree(a="LATER\n")).code == 0
+    clean = cli("verify", tree(a="LATER\n"))
+    assert clean.code == 0
+    assert "nothing: every vllm name found exists on 0.32.0" in clean.out
 
 
 def test_statistics_count_rules_and_names(cli: Run, tree: Tree) -> None:
@@ -175,7 +195,7 @@ def test_dirty_work_tree_is_refused_before_anything_is_read(cli: Run, tree: Tree
     subprocess.run(["git", "-C", str(root), "init", "-q"], check=True)
     done = cli("rewrite", root)
     assert done.code == 2
-    assert "1 files below" in done.err and "\n  a.py\n" in done.err and "--allow-dirty" in done.err
+    assert "1 file below" in done.err and "\n  a.py\n" in done.err and "--allow-dirty" in done.err
     assert (root / "a.py").read_text() == "OLD\n"
     assert cli("rewrite", root, "--check").code == 1
     assert cli("rewrite", root, "--allow-dirty").code == 0
@@ -196,3 +216,19 @@ def test_colour_is_for_terminals_only(cli: Run, tree: Tree, monkeypatch: pytest.
         os.close(follower)
         assert (b"\x1b[" in os.read(leader, 65536)) == coloured
         os.close(leader)
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif"])
+def test_a_file_name_that_is_no_utf8_is_a_name(cli: Run, tree: Tree, tmp_path: Path, form: str) -> None:
+    root = tree(a="x\n")
+    odd = os.fsencode(root) + b"/caf\xe9.py"
+    with open(odd, "w") as file:
+        file.write("OLD GONE\n")
+    page, baseline = tmp_path / "page.html", tmp_path / "baseline.json"
+    done = cli("rewrite", root, "--format", form, "--report", page)
+    assert done.code == 1
+    with open(odd) as file:
+        assert file.read() == "NEWER GONE\n"
+    assert "caf" in done.out and "caf" in page.read_text()
+    assert cli("rewrite", root, "--write-baseline", baseline).code == 0
+    assert cli("rewrite", root, "--baseline", baseline).code == 0

@@ -65,6 +65,9 @@ def test_ignored_files_do_not_count(repo: Path) -> None:
     (repo / "build").mkdir()
     (repo / "build" / "c.py").write_text("")
     assert check(repo).dirty == ()
+    ignored = check(repo / "build")
+    assert (ignored.dirty, ignored.undo) == ((), "")
+    assert "git ignores" in ignored.note
 
 
 def test_only_what_lies_below_path_counts(repo: Path) -> None:
@@ -116,3 +119,10 @@ def test_a_repository_without_a_commit_is_all_new(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "a.py").write_text("")
     assert check(tmp_path).dirty == ("a.py",)
+
+
+def test_a_link_to_the_repository_is_the_repository(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(repo)
+    (repo / "a.py").write_text("changed\n")
+    assert check(tmp_path / "link").dirty == ("a.py",)
+    assert check(tmp_path / "link" / "a.py").dirty == ("a.py",)

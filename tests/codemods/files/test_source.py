@@ -7,7 +7,7 @@ import codecs
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from v1_migrate.findings import Edit
 from v1_migrate.source import EditError, EditMismatch, EditOverlap, Reason, Source, Unreadable
@@ -154,6 +154,7 @@ def test_a_character_the_encoding_lacks_is_an_edit_error() -> None:
 LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=8), max_size=6)
 
 
+@settings(deadline=None)
 @given(LINES, st.sampled_from(["\n", "\r\n", "\r"]), st.booleans())
 def test_offset_and_position_are_inverse(lines: list[str], newline: str, bom: bool) -> None:
     text = newline.join(lines).replace("\0", "")

@@ -84,6 +84,17 @@ OLD = {
         class Model(BaseModel):
             z: int = 1
         """,
+    "vllm/meta.py": """
+        from vllm.data import First
+        class Meta(type):
+            def listed(cls): ...
+        class Asking(type):
+            def __getattr__(cls, name): ...
+        class Closed(metaclass=Meta): ...
+        class Computed(metaclass=Asking): ...
+        class Made(make_base()): ...
+        made = First(1)
+        """,
     "vllm/forms.py": """
         import a.b
         import contextlib
@@ -194,6 +205,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
         pytest.param("vllm.data.Colour.RED", True, "attribute", "vllm.data.Colour.RED", id="an enum member"),
         pytest.param("vllm.data.Colour.BLUE", False, "", "vllm.data.Colour.BLUE", id="no such enum member"),
         pytest.param("vllm.data.Colour.RED.value", None, "", "vllm.data.Colour.RED.value", id="inside an enum member"),
+        pytest.param("vllm.meta.Closed.x", False, "", "vllm.meta.Closed.x", id="a plain metaclass"),
+        pytest.param("vllm.meta.Computed.x", None, "", "vllm.meta.Computed.x", id="a metaclass with __getattr__"),
+        pytest.param("vllm.meta.Made.x", None, "", "vllm.meta.Made.x", id="a computed base"),
+        pytest.param("vllm.meta.made", True, "value", "vllm.meta.made", id="an instance is no alias of its class"),
+        pytest.param("vllm.meta.made.a", None, "", "vllm.meta.made.a", id="inside an instance"),
         pytest.param("vllm.forms.quick", True, "reexport:external", "fast.quick", id="try import except None"),
         pytest.param("vllm.forms.Base.shared", True, "method", "vllm.base.Base.shared", id="imported under with"),
         pytest.param("vllm.forms.third", True, "value", "vllm.forms.third", id="a starred unpacking"),

@@ -1,0 +1,235 @@
+"""What became of each name: the reader of the hand-written table (data/*.toml, read from its compiled form).
+
+The table says what the index cannot: whether a namesake is the same thing, and what a person should do. Where the
+table is silent about a member or a re-export, the answer is derived from the class or module it belongs to, and
+checked against the index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+from .differences import describe
+from .index import Index
+from .releases import sort_key
+
+COMPILED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "curated.json")
+Kind = Literal["moved", "contract", "gone"]
+Attention = Literal["vllm", "v1_cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one name on one target release."""
+
+    old: str
+    kind: Kind
+    new: str | None  # dotted, exists in the target
+    advice: str  # for a person; plain sentences
+    difference: str  # contract: what differs
+    scope: str  # "cpu" "v0" "other-hw" "other"
+    gone_in: str  # first release of the index without the old name; "" if it still exists
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row of the table."""
+
+    old: str
+    also: tuple[str, ...]  # further places from which the same object could be imported
+    kind: Kind
+    scope: str
+    to: tuple[tuple[str, str], ...]  # (first release, dotted destination); "" means gone from that release on
+    v1_cpu: str  # destination in v1_cpu, for CPU attention names
+    v1_cpu_kind: Kind
+    difference: str
+    advice: str
+    gone_in: str
+
+    def destination(self, target: str) -> str | None:
+        """The dotted name to use on `target`; None when there is none."""
+        found = ""
+        for first, dotted in self.to:
+            if sort_key(first) <= sort_key(target):
+                found = dotted
+        return found or None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A thing that is no dotted name: "env:VLLM_USE_V1", "cli:--device", "backend:TORCH_SDPA", "keyword:LLM.device"."""
+
+    name: str
+    gone_in: str  # first release that ignores or refuses it; "" if it still works
+    to: tuple[tuple[str, str], ...]
+    action: Literal["remove", "replace", "manual", "keep"]
+    advice: str
+
+
+class Curated:
+    """The whole table."""
+
+    def __init__(self, content: dict[str, Any], index: Index) -> None:
+        self._index = index
+        self._rows: dict[str, list[Any]] = content["names"]
+        self._also: dict[str, str] = content["also"]
+        self._modules: dict[str, str] = content["modules"]
+        self._settings: dict[str, list[Any]] = content["settings"]
+        self._newest = tuple(reversed(index.releases))
+
+    @classmethod
+    def load(cls) -> Curated:
+        """The shipped table. Cached."""
+        return _load()
+
+    def entries(self) -> Iterator[Entry]:
+        return (self._entry(old) for old in self._rows)
+
+    def entry(self, dotted: str) -> Entry | None:
+        """The row of a name at any of its places."""
+        old = dotted if dotted in self._rows else self._also.get(dotted)
+        return self._entry(old) if old is not None else None
+
+    def settings(self) -> Iterator[Setting]:
+        return (found for name in self._settings if (found := self.setting(name)) is not None)
+
+    def setting(self, name: str) -> Setting | None:
+        """The row of "env:NAME", "cli:--flag", "backend:NAME" or "keyword:CALLABLE.NAME"."""
+        row = self._settings.get(name)
+        return None if row is None else Setting(name, row[0], tuple(map(tuple, row[1])), row[2], row[3])
+
+    def fate(self, dotted: str, target: str, attention: Attention = "vllm") -> Fate | None:
+        """What to do about a name on `target`: its row, or what follows from its class, module or re-export."""
+        return self._fate(dotted, target, attention, 8)
+
+    def advice_for(self, dotted: str, target: str) -> str:
+        """Advice for the most specific module of a name; "" if there is none."""
+        del target  # the same words serve every target: they name the releases
+        while dotted:
+            if dotted in self._modules:
+                return self._modules[dotted]
+            dotted = dotted.rpartition(".")[0]
+        return ""
+
+    def modules(self) -> Iterable[str]:
+        """The module prefixes that have advice."""
+        return self._modules
+
+    def _fate(self, dotted: str, target: str, attention: Attention, hops: int) -> Fate | None:
+        entry = self.entry(dotted)
+        if entry is not None:
+            return self._of_entry(dotted, entry, target, attention)
+        return self._inherited(dotted, target, attention) or (
+            self._reexported(dotted, target, attention, hops) if hops else None
+        )
+
+    def _of_entry(self, dotted: str, entry: Entry, target: str, attention: Attention) -> Fate:
+        new, kind = entry.destination(target), entry.kind
+        if attention == "v1_cpu" and entry.v1_cpu:
+            new, kind = entry.v1_cpu, entry.v1_cpu_kind
+        elif new is None and dotted != entry.old and self._index.resolve(entry.old, target).found:
+            new, kind = entry.old, "moved"  # asked by another of its places; this one still stands
+        advice, difference = entry.advice, entry.difference
+        if new is None and kind != "gone" and self._known_to_lack(dotted, target):
+            kind = "gone"
+        came_in = self._came_in(dotted)
+        if new is None and came_in and sort_key(target) < sort_key(came_in):
+            advice = f"vLLM {target} does not have it yet: it came in {came_in}."
+        elif not advice:
+            advice = self._plain_advice(entry, new, target)
+        if kind == "contract" and new and not difference:
+            difference = self._difference(entry, new, target)
+            kind = "contract" if difference else "moved"  # on this target nothing differs yet
+        gone = entry.gone_in if dotted == entry.old else self._gone_in(dotted)
+        return Fate(dotted, kind, new, advice, difference if kind == "contract" else "", entry.scope, gone)
+
+    def _difference(self, entry: Entry, new: str, target: str) -> str:
+        last = next((r for r in self._newest if self._index.resolve(entry.old, r).found), None)
+        if last is None or not new.startswith("vllm."):
+            return ""
+        return describe(self._index, entry.old, last, new, target)
+
+    def _plain_advice(self, entry: Entry, new: str | None, target: str) -> str:
+        """What the destinations alone say."""
+        past = [(first, dotted) for first, dotted in entry.to if sort_key(first) <= sort_key(target)]
+        if new is not None and past:
+            return f"Since {past[-1][0]} it is {new}."
+        homes = [dotted for _, dotted in past if dotted]
+        last = f"It was last {homes[-1]}; " if homes else ""
+        since = past[-1][0] if past else entry.gone_in
+        text = f"{last}nothing takes its place from {since} on."
+        return " ".join([text[0].upper() + text[1:], self.advice_for(entry.old, target)])
+
+    def _came_in(self, dotted: str) -> str:
+        """The first release with a name, if it is newer than the oldest of the index."""
+        for release in self._index.releases:
+            if self._index.resolve(dotted, release).found is not False:
+                return "" if release == self._index.releases[0] else release
+        return ""
+
+    def _inherited(self, dotted: str, target: str, attention: Attention) -> Fate | None:
+        """A member of a class, or a name of a module, that has a row."""
+        owner, rest = dotted, ""
+        while owner := owner.rpartition(".")[0]:
+            entry = self.entry(owner)
+            if entry is None:
+                continue
+            rest = dotted[len(owner) + 1 :]
+            whole = self._of_entry(owner, entry, target, attention)
+            new = f"{whole.new}.{rest}" if whole.new else None
+            there = new is not None and (new.startswith("v1_cpu.") or bool(self._index.resolve(new, target).found))
+            kind: Kind = "gone" if not there or whole.kind == "gone" else whole.kind
+            return replace(whole, old=dotted, kind=kind, new=new if there else None, gone_in=self._gone_in(dotted))
+        return None
+
+    def _reexported(self, dotted: str, target: str, attention: Attention, hops: int) -> Fate | None:
+        """A name that its last home merely imported: the fate of what it stood for."""
+        if self._index.resolve(dotted, target).found:
+            return None
+        for release in self._newest:
+            found = self._index.resolve(dotted, release)
+            if found.found:
+                break
+        else:
+            return None
+        home = found.canonical
+        if home == dotted:
+            return None
+        gone_in = self._gone_in(dotted)
+        if home.partition(".")[0] != "vllm":
+            advice = f"This module only imported {home}; import that directly."
+            return Fate(dotted, "gone", None, advice, "", "other", gone_in)
+        if self._index.resolve(home, target).found:
+            return Fate(dotted, "moved", home, f"{release} defined it in {home}.", "", "other", gone_in)
+        fate = self._fate(home, target, attention, hops - 1)
+        return replace(fate, old=dotted, gone_in=gone_in) if fate else None
+
+    def _known_to_lack(self, dotted: str, target: str) -> bool:
+        return self._index.resolve(dotted, target).found is False
+
+    def _gone_in(self, dotted: str) -> str:
+        return gone_in(self._index, dotted)
+
+    def _entry(self, old: str) -> Entry:
+        also, kind, scope, to, v1_cpu, v1_cpu_kind, difference, advice, gone = self._rows[old]
+        to = tuple((first, dotted) for first, dotted in to)
+        return Entry(old, tuple(also), kind, scope, to, v1_cpu, v1_cpu_kind, difference, advice, gone)
+
+
+def gone_in(index: Index, dotted: str) -> str:
+    """The first release without a name, after the last one that has it; "" if the newest has it."""
+    for i in range(len(index.releases) - 1, -1, -1):
+        if index.resolve(dotted, index.releases[i]).found is not False:
+            return index.releases[i + 1] if i + 1 < len(index.releases) else ""
+    return index.releases[0] if index.releases else ""
+
+
+@lru_cache(maxsize=1)
+def _load() -> Curated:
+    with open(COMPILED, encoding="utf-8") as file:
+        return Curated(json.load(file), Index.load())

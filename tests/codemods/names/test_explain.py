@@ -1,0 +1,68 @@
+"""`v1-migrate explain NAME`."""
+
+from __future__ import annotations
+
+import pytest
+from v1_migrate.names.explain import UnknownName, explain
+from v1_migrate.names.releases import UnknownRelease
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "parts"),
+    [
+        pytest.param(
+            "vllm.utils.cdiv",
+            None,
+            ["0.8.5 to 0.11.0.post2", "gone in 0.11.1", "vllm.utils.math_utils.cdiv (moved)"],
+            id="a move",
+        ),
+        pytest.param(
+            "vllm.attention.AttentionMetadata",
+            None,
+            [
+                "re-exported class",
+                "vllm.attention.backends.abstract.AttentionMetadata (moved)",
+                "vllm.v1.attention.backend.AttentionMetadata (moved)",
+            ],
+            id="a name that moves twice",
+        ),
+        pytest.param(
+            "vllm.worker.worker.Worker",
+            "0.32.0",
+            ["other contract", "What differs:", "collective_rpc"],
+            id="another contract",
+        ),
+        pytest.param("vllm.core.evictor.LRUEvictor", None, ["gone", "evictor"], id="gone, advice by module"),
+        pytest.param(
+            "CPUWorker", None, ["2 names end in CPUWorker", "vllm.worker.cpu_worker.CPUWorker"], id="a bare class name"
+        ),
+        pytest.param(
+            "ipex_attn._PagedAttention",
+            None,
+            ["vllm.attention.ops.ipex_attn._PagedAttention", "v1_cpu._PagedAttention"],
+            id="the end of a name",
+        ),
+        pytest.param(
+            "vllm.sequence.SamplerOutput",
+            None,
+            ["in no release", "vllm.v1.outputs.SamplerOutput"],
+            id="a place before 0.8.5",
+        ),
+        pytest.param("VLLM_USE_V1", None, ["environment variable", "0.11.1"], id="an environment variable"),
+        pytest.param("vllm.envs.VLLM_USE_V1", None, ["environment variable"], id="the same as an attribute"),
+        pytest.param("--device", None, ["option", "0.10.0"], id="an option"),
+        pytest.param("TORCH_SDPA", None, ["attention backend", "CPU_ATTN"], id="a backend name"),
+        pytest.param("vllm.LLM", None, ["still there"], id="a name that stays"),
+    ],
+)
+def test_explain(name: str, target: str | None, parts: list[str]) -> None:
+    text = explain(name, target)
+    assert [part for part in parts if part not in text] == []
+    assert all(len(line) <= 160 for line in text.splitlines())
+
+
+def test_errors() -> None:
+    with pytest.raises(UnknownName, match="NoSuchThing"):
+        explain("NoSuchThing")
+    with pytest.raises(UnknownRelease):
+        explain("CPUWorker", "0.0.1")
