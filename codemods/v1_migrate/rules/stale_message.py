@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from ..engine.context import PythonFile
     from ..engine.scopes import Node
 
-_V0 = re.compile(r"(?<![\w./-])(?:vLLM[ -])?V0(?![\w.])(?:[ -]engine)?", re.IGNORECASE)
-_BOTH = re.compile(r"(?<![\w./-])V1(?![\w.])", re.IGNORECASE)
-_NAME = re.compile(r"(?<![\w./-])[vV]0(?![\w.])")
+_V0 = re.compile(r"(?<![\w./-])(?:vLLM[ -])?V0(?!\w|\.\d)(?:[ -]engine)?", re.IGNORECASE)
+_BOTH = re.compile(r"(?<![\w./-])V1(?!\w|\.\d)", re.IGNORECASE)
+_NAME = re.compile(r"(?<![\w./-])[vV]0(?!\w|\.\d)")
+_EXPRESSION = re.compile(r"\{[^{}]*\}")  # Python 3.11 gives parts of an f-string the place of all of it
 _SWITCH = re.compile(r"(?<!\w)VLLM_USE_V1(?!\w)")
 _NEEDLE = re.compile(r"\bv0\b|VLLM_USE_V1", re.IGNORECASE)
-_LOGGERS = frozenset(("warning", "warn", "info", "error", "warning_once", "info_once", "debug", "exception", "critical"))
+_LOGGERS = frozenset("warning warn info error warning_once info_once debug exception critical".split())
 _FIRST = "Check that the sentence holds for V1, then correct it."
 
 
@@ -79,7 +80,8 @@ class StaleMessage(Rule):
         said = docstring or _is_message(found)
         if not of_v1 or not said or not _V0.search(literal):
             return
-        matches = list(_NAME.finditer(literal))
+        code = [m.span() for m in _EXPRESSION.finditer(literal)] if isinstance(found.path[0], ast.JoinedStr) else []
+        matches = [m for m in _NAME.finditer(literal) if not any(a <= m.start() < b for a, b in code)]
         edits: tuple[Edit, ...] = ()
         if not docstring and file.settings.unsafe and not _BOTH.search(literal):
             edits = tuple(

@@ -34,7 +34,7 @@ from ..source import Source
 from .rule import Rule
 
 if TYPE_CHECKING:
-    from ..engine.analyse import Analyser, Result
+    from ..engine.analyse import Analyser
     from ..engine.context import TextFile
 
 _OWN_WORK = ("V1M901", "V1M902", "V1M905")
@@ -68,9 +68,9 @@ class TextPython(Rule):
         cuts = program.cuts(result.new_text) if result.new_text is not None else ()
         edits = tuple(program.view.edit(cut) for cut in cuts) if cuts is not None else ()
         said = set()
-        for finding in result.findings:
+        for finding in result.findings if result.before is None else result.before:
             if finding.rule not in _OWN_WORK:
-                placed = _placed(file, program, result, finding, edits)
+                placed = _placed(file, program, finding, edits)
                 said |= set(range(placed.line, placed.end_line + 1))
                 yield placed
         yield from self._switch(file, program, said)
@@ -86,12 +86,10 @@ class TextPython(Rule):
                 )  # fmt: skip
 
 
-def _placed(file: TextFile, program: Program, result: Result, finding: Finding, edits: tuple[Edit, ...]) -> Finding:
+def _placed(file: TextFile, program: Program, finding: Finding, edits: tuple[Edit, ...]) -> Finding:
     """The finding where it stands in the file, with the edits of the whole program if it has some."""
-    new_text = result.new_text if result.new_text is not None else program.text
-    line = program.old_line(new_text, finding.line)
-    start = program.place(line, finding.column)
-    end = max(start, program.place(line, finding.end_column)) if finding.end_line == finding.line else start
+    start = program.place(finding.line, finding.column)
+    end = max(start, program.place(finding.end_line, finding.end_column))
     position, end_position = file.source.position(start), file.source.position(end)
     fixed = finding.fixed and bool(edits)
     document = file.kind != Kind.NOTEBOOK

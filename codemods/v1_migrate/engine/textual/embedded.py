@@ -46,14 +46,6 @@ class Program:
             return Cut(cut.start, cut.end - 1, cut.replacement.removesuffix("\n"))
         return cut
 
-    def old_line(self, new_text: str, line: int) -> int:
-        """The line of `text` that line `line` (1-based) of `new_text` comes from."""
-        old, new = self.text.splitlines(), new_text.splitlines()
-        for _, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            if j1 <= line - 1 < j2:
-                return min(i1 + line - 1 - j1, max(i2 - 1, i1)) + 1
-        return min(line, max(len(old), 1))
-
     def place(self, line: int, column: int) -> int:
         """The offset in the file of a 1-based position in `text`."""
         starts = _starts(self.text.splitlines(keepends=True))
