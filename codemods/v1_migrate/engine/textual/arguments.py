@@ -14,7 +14,7 @@ from .cuts import Cut, Part, cuts, lines_cut
 from .pieces import Piece, pieces
 from .shell import Command, Script, scripts
 from .view import View
-from .yaml_entries import is_block_item, is_scalar
+from .yaml_entries import is_block_item, is_scalar, yaml_entries
 
 Ranges = Sequence[tuple[int, int]]  # first and last word of what goes
 MakeEdits = Callable[[Ranges], dict[tuple[int, int], Edit]]
@@ -57,6 +57,25 @@ def argument_lists(text: str, kind: Kind, needle: re.Pattern[str]) -> Iterator[A
     for piece in pieces(text, kind):
         if needle.search(piece.view.text):
             yield from _of_piece(piece, needle)
+
+
+def commands(text: str, kind: Kind, needle: re.Pattern[str]) -> Iterator[list[tuple[str, int, int]]]:
+    """Commands with the needle in them: each word with its place in the file, assignments left out."""
+    for piece in pieces(text, kind):
+        views = [piece.view] if piece.language in ("shell", "docker") else []
+        if piece.language == "yaml" and needle.search(piece.view.text):
+            scalars = yaml_entries(piece.view.text, re.compile(r"(?!)")).scalars
+            views = [piece.view.part(scalar.start, scalar.end) for scalar in scalars]
+        for view in views:
+            if needle.search(view.text):
+                for script in scripts(view.text, docker=piece.language == "docker"):
+                    for _, command in script.commands:
+                        words = command.words[command.assignments :]
+                        if any(needle.search(word.text) for word in words):
+                            yield [
+                                (w.value if w.value is not None else w.text, view.place(w.start), view.place_end(w.end))
+                                for w in words
+                            ]
 
 
 def _of_piece(piece: Piece, needle: re.Pattern[str]) -> Iterator[Arguments]:
