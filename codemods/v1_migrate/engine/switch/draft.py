@@ -154,7 +154,7 @@ class Draft:
             while last + below + 1 <= count and self.blank(last + below + 1):
                 below += 1
             wanted = above if first in self.tight else max(above, below)
-            if last + below >= count:
+            if last + below >= count or first - above == 1:
                 wanted = 0
             surplus = above + below - wanted
             below_too = min(below, surplus)

@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from ...findings import Edit
 from ..context import PythonFile
-from ..scopes import ancestors
+from ..scopes import Path, ancestors
 from .actions import Action, Actions
 from .axes import Axes
 from .draft import Draft
@@ -116,23 +116,23 @@ class _Planner:
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
 
-    def _keep_around(self, node: ast.AST, path: object, why: str) -> None:
+    def _keep_around(self, node: ast.AST, path: Path, why: str) -> None:
         outer = next((parent for parent, _ in ancestors(path) if isinstance(parent, ast.stmt)), node)  # type: ignore[arg-type]
         self.kept.append((*self.file.span(outer), why))
 
-    def _keep_function(self, place: ast.AST, path: object) -> None:
+    def _keep_function(self, place: ast.AST, path: Path) -> None:
         why = "the code around it asks for V0"
-        for parent, _ in ancestors(path):  # type: ignore[arg-type]
+        for parent, _ in ancestors(path):
             if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.kept.append((*self.file.span(parent), why))
                 return
         start, _ = self.file.span(place)
         self.kept.append((0, len(self.file.source.text), why) if self._top_level(path) else (start, start, why))
 
-    def _top_level(self, path: object) -> bool:
+    def _top_level(self, path: Path) -> bool:
         return all(not isinstance(parent, ast.Dict) for parent, _ in ancestors(path))  # type: ignore[arg-type]
 
-    def _set_to_v0(self) -> Iterator[tuple[ast.AST, object]]:
+    def _set_to_v0(self) -> Iterator[tuple[ast.AST, Path]]:
         """Places that set the switch to 0 in this process (a dict for a child process is no such place)."""
         if self.file.settings.unsafe:
             return
@@ -140,8 +140,18 @@ class _Planner:
             action: Action | None = self.actions.of(found.node)
             if action is not None and action.setting == "off":
                 target = found.node.targets[0] if isinstance(found.node, ast.Assign) else None
-                if target is None or not isinstance(target, ast.Subscript) or self.names.environment(target.value):
+                of_process = not isinstance(target, ast.Subscript) or self.names.environment(target.value)
+                if of_process and not self._dead(found.path):
                     yield found.node, found.path
+
+    def _dead(self, path: Path) -> bool:
+        """An arm that V1 never takes."""
+        for parent, arm in ancestors(path):
+            if isinstance(parent, ast.If) and arm in ("body", "orelse"):
+                known = self.values.truth(parent.test)
+                if known is not None and known.switched and bool(known.value) is (arm == "orelse"):
+                    return True
+        return False
 
     def _withheld(self, node: ast.AST) -> bool:
         return bool(self._why_kept(node))

@@ -109,15 +109,15 @@ class Tokens:
         return found
 
     def colon(self, offset: int) -> Token:
-        """The colon that ends a block's header, looking from `offset` on."""
+        """The colon that ends a block's header, looking from `offset` on (which may be inside parentheses)."""
         depth = 0
         lambdas = 0
         for index in range(self.at(offset), len(self.table)):
             token = self.table[index]
             depth += (token.text in _OPEN) - (token.text in _CLOSE)
-            if depth == 0 and token.text == "lambda":
+            if depth <= 0 and token.text == "lambda":
                 lambdas += 1
-            if token.text == ":" and depth == 0:
+            if token.text == ":" and depth <= 0:
                 if not lambdas:
                     return token
                 lambdas -= 1

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from ..context import PythonFile
 from ..names_list import without
-from ..scopes import Binding, Scope, Use, ancestors
+from ..scopes import Binding, Node, Scope, Use, ancestors
 from .draft import Draft
+from .expressions import READ
 from .names import Names
 from .statements import Statements
 from .tokens import Item
@@ -17,6 +18,7 @@ from .tokens import Item
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ANNOTATION = re.compile(r"[\w.\[\], |\"']+")
 _TYPE_COMMENT = re.compile(r"#\s*type:[^\r\n]*")
+_OF_THE_SWITCH = ("VLLM_USE_V1", "set_vllm_use_v1")
 _MAX_ROUNDS = 20
 
 
@@ -279,16 +281,23 @@ class Unused:
                 continue
             if found.scope.kind == "module" and self.file.source.rel.endswith("__init__.py"):
                 continue
-            leaving = {position for position, alias in enumerate(node.names) if self._import_unused(alias, found.scope)}
+            leaving = {position for position, alias in enumerate(node.names) if self._import_unused(alias, found)}
             if leaving:
                 changed |= self._drop_import(node, leaving)
         return changed
 
-    def _import_unused(self, alias: ast.alias, scope: Scope) -> bool:
+    def _import_unused(self, alias: ast.alias, found: Node) -> bool:
         if alias.name == "*" or id(alias) in self.left_out:
             return False
         local = alias.asname or alias.name.partition(".")[0]
-        return self.now_unused(scope, local) and not self.mentioned(local)
+        if self.now_unused(found.scope, local):
+            return not self.mentioned(local)
+        node = found.node
+        switch = isinstance(node, ast.ImportFrom) and node.module == "vllm.envs" and alias.name in _OF_THE_SWITCH
+        if not switch or self.uses(found.scope, local) or self.mentioned(local) or self.statements.values.withheld(node):
+            return False
+        self.statements.expressions.report(READ, alias, True, "")  # nothing used it, and it cannot be imported
+        return True
 
     def _drop_import(self, node: ast.Import | ast.ImportFrom, leaving: set[int]) -> bool:
         self.left_out.update(id(node.names[position]) for position in leaving)
