@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import types
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from unittest import mock
 
 from hypothesis import HealthCheck, given, settings
@@ -78,7 +78,14 @@ def _chain(parts: list[tuple[str, LINES]], tail: LINES) -> LINES:
 
 
 def _function(name: int, block: LINES, condition: str) -> LINES:
-    body = ["flag = envs.VLLM_USE_V1", "n = 0", *block, f"if flag and {condition}:", "    return log('early')", "log('late')"]
+    body = [
+        "flag = envs.VLLM_USE_V1",
+        "n = 0",
+        *block,
+        f"if flag and {condition}:",
+        "    return log('early')",
+        "log('late')",
+    ]
     return [f"def f{name}():", *_indented(body), f"f{name}()"]
 
 
@@ -93,7 +100,9 @@ def _statement(inner: st.SearchStrategy[LINES]) -> st.SearchStrategy[LINES]:
         ),
         inner.map(lambda b: ["for i in (1, 2):", *_indented(b), "", "# behind"]),
         inner.map(lambda b: ["with box() as m:", "    m.setenv('VLLM_USE_V1', '1')", "", *_indented(b)]),
-        inner.map(lambda b: ["with box() as m, box() as k:", "    m.setenv('VLLM_USE_V1', '1')", *_indented(b), "    k.use()"]),
+        inner.map(
+            lambda b: ["with box() as m, box() as k:", "    m.setenv('VLLM_USE_V1', '1')", *_indented(b), "    k.use()"]
+        ),
         st.tuples(st.integers(0, 99), inner, CONDITION).map(lambda t: _function(*t)),
     )
 

@@ -38,10 +38,14 @@ FOLDED = [
     pytest.param(ENVS, "if f() or envs.VLLM_USE_V1:\n    b()\n", "if f() or True:\n    b()\n", id="a call still runs"),
     pytest.param(ENVS, "if a or envs.VLLM_USE_V1:\n    b()\n", "b()\n", id="a name has no effect and goes"),
     pytest.param(ENVS, "x = envs.VLLM_USE_V1 or f()\n", "x = True\n", id="what was never called goes"),
-    pytest.param(ENVS, "x = a and not envs.VLLM_USE_V1 and f()\n", "x = a and False\n", id="short-circuit in the middle"),
+    pytest.param(
+        ENVS, "x = a and not envs.VLLM_USE_V1 and f()\n", "x = a and False\n", id="short-circuit in the middle"
+    ),
     pytest.param(ENVS, "x = (envs.VLLM_USE_V1 and a) or b\n", "x = (a) or b\n", id="parentheses stay"),
     pytest.param(ENVS, "x = 1 if envs.VLLM_USE_V1 else f()\n", "x = 1\n", id="conditional expression, first arm"),
-    pytest.param(ENVS, "x = 1 if not envs.VLLM_USE_V1 else (f())\n", "x = (f())\n", id="conditional expression, second arm"),
+    pytest.param(
+        ENVS, "x = 1 if not envs.VLLM_USE_V1 else (f())\n", "x = (f())\n", id="conditional expression, second arm"
+    ),
     pytest.param(ENVS, "x = [i for i in y if envs.VLLM_USE_V1]\n", "x = [i for i in y]\n", id="comprehension, true"),
     pytest.param(
         ENVS, "x = [i for i in y if i if not envs.VLLM_USE_V1]\n", "x = [i for i in y if i if False]\n", id="and false"
@@ -99,9 +103,7 @@ FOLDED = [
         '# first\nx = """\n    as it is\n  """\n\nf(a,\n  b)\n# last\n\ny = 1\n',
         id="comments move, the inside of a string does not",
     ),
-    pytest.param(
-        ENVS, "if envs.VLLM_USE_V1:\n\tif a:\n\t\tb()\n\tc()\n", "if a:\n\tb()\nc()\n", id="tabs"
-    ),
+    pytest.param(ENVS, "if envs.VLLM_USE_V1:\n\tif a:\n\t\tb()\n\tc()\n", "if a:\n\tb()\nc()\n", id="tabs"),
     pytest.param(
         ENVS,
         "if (envs.VLLM_USE_V1\n        and a  # why\n        and b):\n    f()\n",
@@ -158,7 +160,8 @@ LEFT_ALONE = [
         id="the file asks for V0",
     ),
     pytest.param(
-        ENVS + "def test_a(monkeypatch):\n    monkeypatch.setenv('VLLM_USE_V1', '0')\n    assert not envs.VLLM_USE_V1\n",
+        ENVS
+        + "def test_a(monkeypatch):\n    monkeypatch.setenv('VLLM_USE_V1', '0')\n    assert not envs.VLLM_USE_V1\n",
         1,
         id="the function asks for V0",
     ),

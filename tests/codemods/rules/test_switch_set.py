@@ -8,7 +8,9 @@ from .harness import dedent, rewrite
 
 TAKEN_OUT = [
     pytest.param('import os\nos.environ["VLLM_USE_V1"] = "1"\nimport vllm\n', "import vllm\n", id="before an import"),
-    pytest.param('import os\nos.environ["VLLM_USE_V1"] = str(1)\nx = os.sep\n', "import os\nx = os.sep\n", id="os stays"),
+    pytest.param(
+        'import os\nos.environ["VLLM_USE_V1"] = str(1)\nx = os.sep\n', "import os\nx = os.sep\n", id="os stays"
+    ),
     pytest.param('import os\nos.environ.setdefault("VLLM_USE_V1", "1")\n', "", id="setdefault"),
     pytest.param('import os\nos.environ.pop("VLLM_USE_V1", None)\n', "", id="pop"),
     pytest.param('import os\ndel os.environ["VLLM_USE_V1"]\n', "", id="del"),
@@ -20,7 +22,9 @@ TAKEN_OUT = [
         'import os\nos.environ.update({"A": "2"})\n',
         id="update with more",
     ),
-    pytest.param('import os\nif "VLLM_USE_V1" in os.environ:\n    del os.environ["VLLM_USE_V1"]\n', "", id="if set, del"),
+    pytest.param(
+        'import os\nif "VLLM_USE_V1" in os.environ:\n    del os.environ["VLLM_USE_V1"]\n', "", id="if set, del"
+    ),
     pytest.param("from vllm import envs\nenvs.set_vllm_use_v1(True)\n", "", id="set_vllm_use_v1"),
     pytest.param(
         'from vllm import envs\nif not envs.is_set("VLLM_USE_V1"):\n    envs.set_vllm_use_v1(False)\n',
@@ -41,17 +45,23 @@ TAKEN_OUT = [
     ),
     pytest.param('x = dict(VLLM_USE_V1="1", a=2)\n', "x = dict(a=2)\n", id="dict with keywords"),
     pytest.param(
-        'r(runtime_env={"env_vars": {"VLLM_USE_V1": "1"}})\n', 'r(runtime_env={"env_vars": {}})\n', id="nested dict"  # B12
+        'r(runtime_env={"env_vars": {"VLLM_USE_V1": "1"}})\n',
+        'r(runtime_env={"env_vars": {}})\n',
+        id="nested dict",  # B12
     ),
     pytest.param('env["VLLM_USE_V1"] = "1"\nrun(env)\n', "run(env)\n", id="an environment under another name"),
     pytest.param('def f():\n    env["VLLM_USE_V1"] = "1"\n', "def f():\n    pass\n", id="a body that becomes empty"),
     pytest.param('if a:\n    env["VLLM_USE_V1"] = "1"\nb()\n', "b()\n", id="an if that becomes empty"),
-    pytest.param('if f():\n    env["VLLM_USE_V1"] = "1"\nb()\n', "if f():\n    pass\nb()\n", id="its test has an effect"),
+    pytest.param(
+        'if f():\n    env["VLLM_USE_V1"] = "1"\nb()\n', "if f():\n    pass\nb()\n", id="its test has an effect"
+    ),
     pytest.param(
         'if a:\n    b()\nelse:\n    env["VLLM_USE_V1"] = "1"\nc()\n', "if a:\n    b()\nc()\n", id="an empty else goes"
     ),
     pytest.param(
-        'try:\n    env["VLLM_USE_V1"] = "1"\nfinally:\n    f()\n', "try:\n    pass\nfinally:\n    f()\n", id="an empty try"
+        'try:\n    env["VLLM_USE_V1"] = "1"\nfinally:\n    f()\n',
+        "try:\n    pass\nfinally:\n    f()\n",
+        id="an empty try",
     ),
     pytest.param('a(); env["VLLM_USE_V1"] = "1"; b()\n', "a(); b()\n", id="between semicolons"),
     pytest.param('env["VLLM_USE_V1"] = "1"; b()\n', "b()\n", id="before a semicolon"),
@@ -59,7 +69,9 @@ TAKEN_OUT = [
     pytest.param('if a: env["VLLM_USE_V1"] = "1"\n', "", id="on the line of its if"),
     pytest.param('x = 1\n\nenv["VLLM_USE_V1"] = "1"\n\ny = 2\n', "x = 1\n\ny = 2\n", id="one blank line stays of two"),
     pytest.param(
-        'x = 1\n# Use the V1 engine\nenv["VLLM_USE_V1"] = "1"\n# Two\ny = 2\n', "x = 1\n# Two\ny = 2\n", id="its comment goes"
+        'x = 1\n# Use the V1 engine\nenv["VLLM_USE_V1"] = "1"\n# Two\ny = 2\n',
+        "x = 1\n# Two\ny = 2\n",
+        id="its comment goes",
     ),
     pytest.param(
         'x = 1\n# One process\nenv["VLLM_USE_V1"] = "1"\nenv["B"] = "0"\n',
@@ -300,7 +312,9 @@ LEFT_ALONE = [
     pytest.param("from vllm import envs\nenvs.set_vllm_use_v1(False)\n", "V1M203", id="set_vllm_use_v1(False)"),
     pytest.param('import os\nos.environ["VLLM_TARGET_DEVICE"] = "cpu"\n', "", id="a variable that is still valid"),
     pytest.param("def test_a(monkeypatch):\n    run()\n", "", id="a fixture that was unused before"),
-    pytest.param("def test_a(monkeypatch):\n    with monkeypatch.context() as m:\n        run()\n", "", id="idle before"),
+    pytest.param(
+        "def test_a(monkeypatch):\n    with monkeypatch.context() as m:\n        run()\n", "", id="idle before"
+    ),
     pytest.param('f(VLLM_USE_V1="1")\n', "V1M202", id="a keyword of an unknown function"),
 ]
 
@@ -309,7 +323,9 @@ LEFT_ALONE = [
 def test_left_alone(text: str, rule: str) -> None:
     outcome = rewrite(text, "0.11.2")
     assert outcome.text == text
-    assert {finding.rule for finding in outcome.findings if finding.rule.startswith("V1M20")} == ({rule} if rule else set())
+    assert {finding.rule for finding in outcome.findings if finding.rule.startswith("V1M20")} == (
+        {rule} if rule else set()
+    )
 
 
 def test_a_setting_to_0_is_never_deleted_in_silence() -> None:

@@ -18,8 +18,11 @@ from ..context import PythonFile
 from ..scopes import Path, ancestors
 from .actions import Action, Actions
 from .axes import Axes
+from .backend_names import cpu_backend_name, expected_names
+from .conftests import pinning_conftest
 from .draft import Draft
 from .expressions import READ, SET, Expressions
+from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
 from .statements import Statements
 from .tokens import Tokens
@@ -28,8 +31,13 @@ from .values import Values
 
 SUBJECT = f"vllm.envs.{SWITCH}"
 _FIRST_WITHOUT_V0 = Version("0.11.0")
-_WORDS = re.compile(r"VLLM_USE_V1|use_v[01]|is_v[01]|run_with_both_engines|vllm_version|[\"']v[01][\"']", re.IGNORECASE)
-AXIS = "V1M304"
+_WORDS = re.compile(
+    r"VLLM_USE_V1|skip_v[01]|TORCH_SDPA|_V0\b|V0_|use_v[01]|is_v[01]|run_with_both_engines|vllm_version|[\"']v[01][\"']",
+    re.IGNORECASE,
+)
+AXIS, BACKEND_NAME = "V1M304", "V1M306"
+_OF_MARKS = (SKIP_V1, CONTRADICTION, BOTH_ENGINES, SKIPS)
+_LISTS_OF_V0 = re.compile(r"(?:REQUIRES|NEEDS|ONLY|USES?)_V0|V0_(?:ONLY|MODELS|REQUIRED)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,7 @@ class _Planner:
         self.values = Values(self.names)
         self.actions = Actions(self.names, self.values, file.settings.unsafe)
         self.kept: list[tuple[int, int, str]] = []  # code that is left as it is, and why
+        self.conftest = ""
         self.said: set[tuple[int, int]] = set()
 
     def plan(self) -> Plan:
@@ -94,9 +103,13 @@ class _Planner:
             axes.prove()
             axes.settle()
         statements.block(tree.body)
+        marks = Marks(self.file, self.values, draft, expressions, statements, unused, self._report)
+        marks.plan({rule for rule in _OF_MARKS if self._allowed(rule)})
+        self._backend_names(draft, statements)
         unused.run()
         statements.emit(tree.body, tree)
         self._axes(axes)
+        self._v0_tests(statements)
         self._unfolded("")
         self.result.edits = draft.edits()
         return self.result
@@ -115,9 +128,12 @@ class _Planner:
                 self._keep_around(found.node, found.path, "whether the release has it is tested first")
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
+        self.conftest = pinning_conftest(self.file)
+        if self.conftest and not self.file.settings.unsafe:
+            self.kept.append((0, len(self.file.source.text), f"{self.conftest} above it chooses V0 for its tests"))
 
     def _keep_around(self, node: ast.AST, path: Path, why: str) -> None:
-        outer = next((parent for parent, _ in ancestors(path) if isinstance(parent, ast.stmt)), node)  # type: ignore[arg-type]
+        outer = next((parent for parent, _ in ancestors(path) if isinstance(parent, ast.stmt)), node)
         self.kept.append((*self.file.span(outer), why))
 
     def _keep_function(self, place: ast.AST, path: Path) -> None:
@@ -130,7 +146,7 @@ class _Planner:
         self.kept.append((0, len(self.file.source.text), why) if self._top_level(path) else (start, start, why))
 
     def _top_level(self, path: Path) -> bool:
-        return all(not isinstance(parent, ast.Dict) for parent, _ in ancestors(path))  # type: ignore[arg-type]
+        return all(not isinstance(parent, ast.Dict) for parent, _ in ancestors(path))
 
     def _set_to_v0(self) -> Iterator[tuple[ast.AST, Path]]:
         """Places that set the switch to 0 in this process (a dict for a child process is no such place)."""
@@ -217,6 +233,40 @@ class _Planner:
             self.result.notes.append(Note(AXIS, start, min(end, start + len(f"def {fixture.name}")), True))
         for place, rule, remark in axes.unclear:
             self._report(rule, place, False, remark)
+
+    def _backend_names(self, draft: Draft, statements: Statements) -> None:
+        expected = cpu_backend_name(self.file.judge.target)
+        for node, vision in expected_names(self.file):
+            if node.value == expected or statements.gone(node) or not self._allowed(BACKEND_NAME):
+                continue
+            edited = not vision and not self._withheld(node)
+            self._report(BACKEND_NAME, node, edited, "a vision encoder may be meant" if vision else "")
+            if edited:
+                start, end = self.file.span(node)
+                quote = self.file.source.text[start]
+                draft.replace(start, end, f"{quote}{expected}{quote}")
+
+    def _v0_tests(self, statements: Statements) -> None:
+        """Tests, and lists of them, that only made sense on V0."""
+        if self.conftest:
+            first = next((each for each in self.file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)), None)
+            if first is not None:
+                self._name_of(first.node, BOTH_ENGINES, f"{self.conftest} above it chooses V0 for its tests")
+        pinned = [(low, high) for low, high, _ in self.kept if high > low]
+        for found in self.file.model.every(ast.FunctionDef, ast.AsyncFunctionDef):
+            if found.node.name.startswith("test") and self.file.span(found.node) in pinned:
+                self._name_of(found.node, V0_ONLY, "it chooses V0 itself")
+        for found in self.file.model.every(ast.Assign):
+            target = found.node.targets[0]
+            if isinstance(target, ast.Name) and _LISTS_OF_V0.search(target.id) and not statements.gone(target):
+                self._report(V0_ONLY, target, False, "what it lists was served by V0 only")
+        for place in statements.stops:
+            self._report(V0_ONLY, place, False, "it is always skipped on V1")
+
+    def _name_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef, rule: str, remark: str) -> None:
+        start, _ = self.file.span(function)
+        start = self.file.source.text.index(function.name, start)
+        self.result.notes.append(Note(rule, start, start + len(function.name), False, remark))
 
     def _unfolded(self, why: str) -> None:
         """Reads that no plan takes care of."""

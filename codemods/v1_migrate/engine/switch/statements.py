@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from ..context import PythonFile
 from .actions import Action, Actions
@@ -13,7 +13,6 @@ from .tokens import Tokens
 from .values import Values, pure
 
 Block = list[ast.stmt]
-Decorate = Callable[[ast.stmt, ast.expr], bool]
 BLOCKS = ("body", "orelse", "finalbody")
 
 
@@ -32,7 +31,7 @@ class Statements:
         self.doomed: set[int] = set()  # statements that go
         self.doomed_spans: list[tuple[int, int]] = []
         self.arms: dict[int, Block] = {}  # statements that give way to these
-        self.decorator: Decorate = lambda statement, decorator: False  # another rule takes the decorator
+        self.stops: list[ast.stmt] = []  # `pytest.skip(...)` that is now always reached
         self.chains: dict[int, tuple[list[ast.If], Block]] = {}  # if-chains: arms that stay, and the last block
 
     # decisions
@@ -79,8 +78,7 @@ class Statements:
 
     def _definition(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         for decorator in statement.decorator_list:
-            if not self.decorator(statement, decorator):
-                self.expressions.fold(decorator)
+            self.expressions.fold(decorator)
         for child in ast.iter_child_nodes(statement):
             if isinstance(child, ast.expr) and child not in statement.decorator_list:
                 self.expressions.fold(child)
@@ -199,6 +197,7 @@ class Statements:
             return
         self.unwrap(statement, arm)
         self.block(arm)
+        self.stops += [each for each in arm if _skips(each)]
 
     # lines
 
@@ -370,3 +369,9 @@ class Statements:
             draft.delete(self.file.span(body[position - 1])[1], end)
         else:
             draft.replace(start, end, "pass")
+
+
+def _skips(statement: ast.stmt) -> bool:
+    """`pytest.skip(...)` as a statement."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "skip"

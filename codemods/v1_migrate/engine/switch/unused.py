@@ -33,7 +33,7 @@ class Unused:
         self.dropped: set[tuple[int, str]] = set()  # (function, parameter)
         self.left_out: set[int] = set()  # names of import statements
         self.axes: set[tuple[int, str]] = set()  # parameters whose parametrisation is gone
-        self.removable: set[str] = {"run_with_both_engines"}  # fixtures without an effect of their own
+        self.removable: set[str] = set()  # fixtures without an effect of their own
         self.calls = {id(found.node.func): found.node for found in file.model.every(ast.Call)}
         self.functions: list[Function] = [
             found.node for found in file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)
@@ -294,7 +294,12 @@ class Unused:
             return not self.mentioned(local)
         node = found.node
         switch = isinstance(node, ast.ImportFrom) and node.module == "vllm.envs" and alias.name in _OF_THE_SWITCH
-        if not switch or self.uses(found.scope, local) or self.mentioned(local) or self.statements.values.withheld(node):
+        if (
+            not switch
+            or self.uses(found.scope, local)
+            or self.mentioned(local)
+            or self.statements.values.withheld(node)
+        ):
             return False
         self.statements.expressions.report(READ, alias, True, "")  # nothing used it, and it cannot be imported
         return True
