@@ -20,7 +20,7 @@ from .references import References
 from .scopes import walk
 from .tree import Tree
 from .verdicts import Judge
-from .verify import lost_names
+from .verify import lost_names, unbound_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
@@ -92,6 +92,7 @@ class Analyser:
         self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
         self.phases = sorted({rule.phase for rule in self.rules} | {NAMES})
+        self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
     def file(self, file: File) -> Result:
@@ -140,7 +141,8 @@ class Analyser:
             edits = sorted({edit for f in findings for edit in f.edits}, key=lambda each: (each.start, each.end))
             if edits and edit:
                 try:
-                    after = self._edited(outcome.file, place, edits)
+                    folds = any(f.rule in self.folding for f in findings if f.edits)
+                    after = self._edited(outcome.file, place, edits, folds)
                 except GivenUp as error:
                     return self._undone(source, place, str(error))
                 findings = [replace(f, fixed=bool(f.edits)) for f in findings]
@@ -210,7 +212,7 @@ class Analyser:
     def _claimant(self, occurrence: Occurrence) -> Rule | None:
         return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
 
-    def _edited(self, file: AnyFile, place: Place, edits: list[Edit]) -> AnyFile:
+    def _edited(self, file: AnyFile, place: Place, edits: list[Edit], folds: bool) -> AnyFile:
         """The file after the edits. Raises GivenUp when the result must not be used."""
         source = file.source
         try:
@@ -222,7 +224,9 @@ class Analyser:
         except (Unreadable, Unparsable) as error:
             raise GivenUp(f"the result would not be valid Python ({error})") from None
         if isinstance(file, PythonFile) and isinstance(again, PythonFile):
-            lost = lost_names(file.parsed.tree, again.parsed.tree)
+            # Folding takes blocks and names away on purpose; what is still read must still be bound.
+            trees = file.parsed.tree, again.parsed.tree
+            lost = unbound_names(file.model, again.model) if folds else lost_names(*trees)
             if lost:
                 names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
                 raise GivenUp(f"the result would no longer bind {names}")

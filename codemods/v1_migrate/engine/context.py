@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -97,6 +97,7 @@ class PythonFile(AnyFile):
     judge: Judge
     settings: Settings
     blocked: frozenset[str] = frozenset()
+    plans: dict[object, object] = field(default_factory=dict, repr=False)  # what rules that plan together share
 
     @cached_property
     def removed(self) -> bool:

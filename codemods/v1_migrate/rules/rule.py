@@ -26,6 +26,7 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     safety: ClassVar[Safety] = Safety.MANUAL  # the best that its edits can be
     phase: ClassVar[int] = 1  # 0: before names are looked at (code that V1 makes dead goes first), 1: names, 2: after
+    folds: ClassVar[bool] = False  # its edits may take away names that nothing reads any more
     order: ClassVar[int] = 50  # claims are asked in this order, lowest first
 
     def claims(self, occurrence: Occurrence) -> bool:
