@@ -11,7 +11,7 @@ from .. import suppress
 from ..discover import File, Kind
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..rules import all_rules, rule_ids
-from ..rules.rule import Rule
+from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrences import Occurrence, occurrences
@@ -24,7 +24,6 @@ from .verify import lost_names, unbound_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
-NAMES = 1  # the phase in which rules claim occurrences of names
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
 _NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
@@ -91,7 +90,7 @@ class Analyser:
         self.settings = settings
         self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
-        self.phases = sorted({rule.phase for rule in self.rules} | {NAMES})
+        self.phases = sorted({rule.phase for rule in self.rules} | {Phase.NAMES})
         self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
@@ -193,7 +192,7 @@ class Analyser:
         findings: list[Finding] = []
         rules = [rule for rule in self.rules if rule.phase == phase]
         if isinstance(file, PythonFile):
-            if phase == NAMES:
+            if phase == Phase.NAMES:
                 for occurrence in occurrences(file, self._claim):
                     rule = self._claimant(occurrence)
                     if rule is not None and self.settings.selected(rule.id):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Effort, Finding, Safety
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -17,7 +17,7 @@ class PlannedRule(Rule):
     """A rule whose findings are the notes of the plan that carry its id. It has no id itself, so it is no rule."""
 
     safety = Safety.V1
-    phase = 0
+    phase = Phase.DEAD_CODE
     folds = True
     message: ClassVar[str] = ""  # may name {target}
     advice: ClassVar[str] = ""  # what to do where nothing is edited

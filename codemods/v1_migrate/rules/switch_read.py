@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Finding, Safety, Severity
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -49,7 +49,7 @@ class SwitchRead(Rule):
     slug = "engine-switch-read"
     summary = "asks which engine runs, and only V1 is left"
     safety = Safety.V1
-    phase = 0
+    phase = Phase.DEAD_CODE
     folds = True
     order = -1
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Finding, Safety, Severity
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -45,7 +45,7 @@ class SwitchSet(Rule):
     summary = "sets the engine switch, which V1-only releases do not need"
     severity = Severity.INFO
     safety = Safety.V1
-    phase = 0
+    phase = Phase.DEAD_CODE
     folds = True
 
     def check(self, file: PythonFile) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from ..engine.switch.needs import v0_needs
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Effort, Finding, Safety, Severity
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -38,7 +38,7 @@ class SwitchV0(Rule):
     slug = "engine-switch-v0"
     summary = "asks for V0, which is gone"
     safety = Safety.UNSAFE
-    phase = 0
+    phase = Phase.DEAD_CODE
     folds = True
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
