@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..findings import Edit
@@ -101,6 +102,7 @@ class Surgery:
             if module is None:
                 return ()
             edits.append(module)
+            edits += self._realigned(statement, len(module.replacement) - len(module.expected))
             edits += [Edit(n.start, n.end, self.text[n.start : n.end], n.text) for n in at_home if self._renamed(n)]
         if not groups and not redundant:
             return tuple(edits)
@@ -127,6 +129,15 @@ class Surgery:
             return None
         at, to = match.span("module")
         return Edit(at, to, self.text[at:to], _spaced(self.text, at, to, module))
+
+    def _realigned(self, statement: ast.ImportFrom, delta: int) -> list[Edit]:
+        """Continuation lines that are aligned with the opening bracket follow it."""
+        start, end = self.span(statement)
+        indent = self.text[self._line_start(start) : start]
+        edits = []
+        for at, to, blanks in _aligned_lines(self.text[start:end], indent):
+            edits.append(Edit(start + at, start + to, self.text[start + at : start + to], blanks(delta)))
+        return edits
 
     def _bound_before(self, name: _Name, statement: ast.ImportFrom, siblings: list[ast.stmt], package: str) -> bool:
         """An earlier statement of the same block imports the very same thing under the same name already."""
@@ -167,7 +178,10 @@ class Surgery:
             if match is None:
                 return None
             at, to = match.span("module")
-            code = code[:at] + _spaced(code, at, to, home) + code[to:]
+            written = _spaced(code, at, to, home)
+            code = _realigned(
+                code, self.text[self._line_start(start) : start], len(written) - (to - at), at, to, written
+            )
         return Edit(start, end, self.text[start:end], code)
 
     def _added(self, statement: ast.ImportFrom, groups: dict[str, list[_Name]]) -> list[Edit] | None:
@@ -241,6 +255,27 @@ class Surgery:
 def _spaced(text: str, at: int, to: int, module: str) -> str:
     """The module with blanks where a relative import needed none (`from.a import b`)."""
     return ("" if text[at - 1].isspace() else " ") + module + ("" if text[to : to + 1].isspace() else " ")
+
+
+def _aligned_lines(code: str, indent: str) -> list[tuple[int, int, Callable[[int], str]]]:
+    """(start, end, new blanks for a shift) of the indentation of lines that are aligned with the bracket's content."""
+    bracket = code.find("(")
+    first_end = code.find("\n")
+    if bracket < 0 or not 0 <= bracket < first_end or indent.strip() or "\t" in indent:
+        return []
+    column = len(indent) + bracket + 1
+    found = []
+    for match in re.finditer(r"\n( *)(?=[^\s])", code):
+        if len(match.group(1)) == column:
+            found.append((match.start(1), match.end(1), lambda delta: " " * max(column + delta, 0)))
+    return found
+
+
+def _realigned(code: str, indent: str, delta: int, at: int, to: int, written: str) -> str:
+    """The statement with another module, its aligned lines shifted along."""
+    for start, end, blanks in reversed(_aligned_lines(code, indent)):
+        code = code[:start] + blanks(delta) + code[end:]
+    return code[:at] + written + code[to:]
 
 
 def _listed(group: list[_Name]) -> str:
