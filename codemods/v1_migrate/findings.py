@@ -37,7 +37,7 @@ class Effort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Replace text[start:end], which must read `expected`, by `replacement`. Offsets count characters of the decoded file."""
+    """Replace text[start:end], which must read `expected`. Offsets count characters of the decoded file."""
 
     start: int
     end: int

@@ -1,0 +1,1 @@
+"""From a file's text to findings and edits: parse, scopes, references, verdicts, surgery, verification."""

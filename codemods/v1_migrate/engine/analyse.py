@@ -1,0 +1,335 @@
+"""One file from bytes to findings and new text. No rule is known here by name, and nothing is written."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from .. import suppress
+from ..discover import File, Kind
+from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..rules import all_rules, rule_ids
+from ..rules.rule import Phase, Rule
+from ..source import EditError, Reason, Source, Unreadable
+from .context import AnyFile, PythonFile, Settings, TextFile
+from .occurrences import Occurrence, occurrences
+from .parse import Unparsable, parse
+from .references import References
+from .scopes import walk
+from .tree import Tree
+from .verdicts import Judge
+from .verify import lost_names, unbound_names
+
+SKIPPED, GIVEN_UP = "V1M901", "V1M902"
+PYTHON = (Kind.PYTHON, Kind.STUB)
+
+# Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
+_NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
+_RELATIVE = re.compile(rb"import|vllm|VLLM")
+_TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
+_OF_NO_CONCERN = (Reason.ENCODING, Reason.NUL, Reason.TOO_BIG, Reason.COOKIE)  # in a file that is not Python
+
+
+@dataclass(slots=True)
+class Result:
+    """What became of one file. The findings' lines are those of `new_text` where there is one."""
+
+    rel: str
+    findings: list[Finding]
+    new_text: str | None = None  # None: unchanged
+    old: Source | None = None  # None: the sieve left the file out, or it could not be read
+    suppressed: int = 0
+    before: list[Finding] | None = None  # the same findings at their places in the text as it was
+
+
+class GivenUp(Exception):
+    """The edits of a file must not be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a file is and where it stands."""
+
+    kind: Kind
+    module: str
+    package: str
+
+    @property
+    def python(self) -> bool:
+        return self.kind in PYTHON
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A file after some phases."""
+
+    file: AnyFile
+    findings: list[Finding] = field(default_factory=list)
+    before: list[Finding] = field(default_factory=list)  # the findings where they were
+    suppressed: int = 0
+    steps: list[tuple[list[Edit], Source, str]] = field(default_factory=list)  # how to get back, phase by phase
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.steps)
+
+    def at_first(self, findings: list[Finding]) -> list[Finding]:
+        """Findings of the present text at their places in the first one."""
+        for back, after, before in reversed(self.steps):
+            findings = _moved(findings, back, after, before)
+        return findings
+
+
+class Analyser:
+    """Looks at files of one tree for one target."""
+
+    def __init__(self, tree: Tree, settings: Settings, judge: Judge | None = None) -> None:
+        self.tree = tree
+        self.settings = settings
+        self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
+        self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
+        self.phases = sorted({rule.phase for rule in self.rules} | {Phase.NAMES})
+        self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
+        self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
+
+    def file(self, file: File) -> Result:
+        """Read and look at one file."""
+        python = file.kind in PYTHON
+        try:
+            source = Source.read(file.path, file.rel, python=python)
+        except Unreadable as error:
+            said = python or error.reason not in _OF_NO_CONCERN or _mentions_vllm(file)
+            return Result(file.rel, [_skipped(file.rel, error.message)] if said else [])
+        if not self._relevant(source.raw, file):
+            return Result(file.rel, [])
+        module = self.tree.module(file.path) if python else ""
+        return self.source(source, file.kind, module, self.tree.package(file.path) if python else "")
+
+    def _relevant(self, raw: bytes, file: File) -> bool:
+        if file.kind not in PYTHON:
+            return _TEXT_NEEDLE.search(raw) is not None
+        if self.tree.is_vllm and self.tree.package(file.path).partition(".")[0] == "vllm":
+            return _RELATIVE.search(raw) is not None
+        return _NEEDLE.search(raw) is not None
+
+    def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
+        """Look at a text that is already there."""
+        place = Place(kind, module, package)
+        try:
+            outcome = self._phases(self._open(source, place), place, edit=True)
+            if outcome.edited and self._phases(outcome.file, place, edit=True).edited:
+                outcome = self._undone(source, place, "a second run would change the result again")
+        except Unparsable as error:
+            return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
+        except RecursionError:
+            return Result(source.rel, [_skipped(source.rel, "an expression is nested too deeply")], old=source)
+        if not outcome.edited:
+            return Result(source.rel, outcome.findings, None, source, outcome.suppressed)
+        new_text = outcome.file.source.text
+        return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed, outcome.before)
+
+    def _phases(self, file: AnyFile, place: Place, *, edit: bool) -> Outcome:
+        """Phase by phase: look, edit, and let the next phase look at the result."""
+        source = file.source
+        outcome = Outcome(file)
+        for phase in self.phases:
+            findings, suppressed = self._inspect(outcome.file, place, phase)
+            outcome.suppressed += suppressed
+            edits = sorted({edit for f in findings for edit in f.edits}, key=lambda each: (each.start, each.end))
+            if edits and edit:
+                try:
+                    folds = any(f.rule in self.folding for f in findings if f.edits)
+                    after = self._edited(outcome.file, place, edits, folds)
+                except GivenUp as error:
+                    return self._undone(source, place, str(error))
+                findings = [replace(f, fixed=bool(f.edits)) for f in findings]
+                outcome.before += outcome.at_first(findings)
+                before = outcome.file.source
+                outcome.findings = _moved(outcome.findings, edits, before, after.source.text)
+                findings = _moved(findings, edits, before, after.source.text)
+                outcome.steps.append((_inverse(edits), after.source, before.text))
+                outcome.file = after
+            else:
+                outcome.before += outcome.at_first(findings)
+            outcome.findings = _once([*outcome.findings, *findings])
+        outcome.before = _once(outcome.before)
+        return outcome
+
+    def _undone(self, source: Source, place: Place, why: str) -> Outcome:
+        """The file as it was, with every finding left to a person, and one that says so."""
+        outcome = self._phases(self._open(source, place), place, edit=False)
+        outcome.findings = _given_up(source.rel, outcome.findings, why)
+        return outcome
+
+    def _inspect(self, file: AnyFile, place: Place, phase: int) -> tuple[list[Finding], int]:
+        """Findings of one phase with edits planned, after suppression."""
+        file.blocked = frozenset()
+        findings = self._collect(file, phase)
+        kept, suppressed = self._suppress(file.source, findings, place, phase)
+        held = frozenset(finding.name for finding in findings if finding.edits and finding not in kept)
+        if held:  # plan again without the names that a comment holds on to: half a statement must not move
+            file.blocked = held
+            kept, suppressed = self._suppress(file.source, self._collect(file, phase), place, phase)
+        return kept, suppressed
+
+    def _suppress(self, source: Source, findings: list[Finding], place: Place, phase: int) -> tuple[list[Finding], int]:
+        active = {rule.id for rule in self.rules if rule.phase == phase}
+        return suppress.apply(source, findings, python=place.python, known=rule_ids(), active=active)
+
+    def _open(self, source: Source, place: Place) -> AnyFile:
+        if not place.python:
+            return TextFile(source, self.tree, place.kind, self.judge, self.settings)
+        parsed = parse(source.text)
+        model = walk(parsed.tree, parsed.extra)
+        references = References(model, place.package)
+        return PythonFile(
+            source, self.tree, place.module, place.package, parsed, model, references, self.judge, self.settings
+        )
+
+    def _collect(self, file: AnyFile, phase: int) -> list[Finding]:
+        findings: list[Finding] = []
+        rules = [rule for rule in self.rules if rule.phase == phase]
+        if isinstance(file, PythonFile):
+            if phase == Phase.NAMES:
+                for occurrence in occurrences(file, self._claim):
+                    rule = self._claimant(occurrence)
+                    if rule is not None and self.settings.selected(rule.id):
+                        findings.append(rule.word(occurrence, file))
+            for rule in rules:
+                findings += rule.check(file)
+        elif isinstance(file, TextFile):
+            for rule in rules:
+                findings += rule.check_text(file)
+        return _once(findings)
+
+    def _claim(self, occurrence: Occurrence) -> str:
+        rule = self._claimant(occurrence)
+        return rule.id if rule is not None else ""
+
+    def _claimant(self, occurrence: Occurrence) -> Rule | None:
+        return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
+
+    def _edited(self, file: AnyFile, place: Place, edits: list[Edit], folds: bool) -> AnyFile:
+        """The file after the edits. Raises GivenUp when the result must not be used."""
+        source = file.source
+        try:
+            new_text = source.apply(edits)
+            after = Source.from_bytes(source.encode(new_text), source.rel, python=place.python)
+            again = self._open(after, place)
+        except EditError as error:
+            raise GivenUp(str(error)) from None
+        except (Unreadable, Unparsable) as error:
+            raise GivenUp(f"the result would not be valid Python ({error})") from None
+        if isinstance(file, PythonFile) and isinstance(again, PythonFile):
+            # Folding takes blocks and names away on purpose; what is still read must still be bound.
+            trees = file.parsed.tree, again.parsed.tree
+            lost = unbound_names(file.model, again.model) if folds else lost_names(*trees)
+            if lost:
+                names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
+                raise GivenUp(f"the result would no longer bind {names}")
+        return again
+
+
+def _mentions_vllm(file: File) -> bool:
+    """The bytes of a file that cannot be decoded hold the word; one too big to read is taken to."""
+    try:
+        return _TEXT_NEEDLE.search(file.path.read_bytes()) is not None
+    except OSError:
+        return True
+
+
+def _skipped(rel: str, reason: str, line: int = 0) -> Finding:
+    return Finding(
+        rel,
+        max(line, 1),
+        1,
+        max(line, 1),
+        1,
+        SKIPPED,
+        f"skipped: {reason}",
+        Severity.WARNING,
+        advice="Whatever this file uses of vLLM is not migrated. Repair the file, or exclude it on purpose.",
+    )
+
+
+def _given_up(rel: str, findings: list[Finding], why: str) -> list[Finding]:
+    kept = [replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES) if finding.edits else finding
+            for finding in findings]  # fmt: skip
+    first = min((finding.line for finding in findings if finding.edits), default=1)
+    return [
+        Finding(
+            rel,
+            first,
+            1,
+            first,
+            1,
+            GIVEN_UP,
+            f"the edits of this file were given up: {why}",
+            Severity.ERROR,
+            advice="The file is as it was; make the changes below by hand.",
+        ),
+        *kept,
+    ]
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """Sorted by place; of further uses of one name on one line, the first."""
+    seen: set[tuple[object, ...]] = set()
+    kept = []
+    for finding in sorted(findings, key=lambda f: (f.line, f.column, f.rule, not f.primary)):
+        key = (finding.line, finding.rule, finding.name, finding.message)
+        if key not in seen or finding.edits:
+            kept.append(finding)
+        seen.add(key)
+    return kept
+
+
+def _inverse(edits: list[Edit]) -> list[Edit]:
+    """The edits that undo these, which are sorted by place."""
+    inverse, shift = [], 0
+    for edit in edits:
+        start = edit.start + shift
+        inverse.append(Edit(start, start + len(edit.replacement), edit.replacement, edit.expected))
+        shift += len(edit.replacement) - len(edit.expected)
+    return inverse
+
+
+def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
+    """The findings at the places they have in the new text."""
+    starts = [edit.start for edit in edits]
+    shifts = [0]
+    for edit in edits:
+        shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
+    target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
+
+    def moved(offset: int, end: bool) -> int:
+        index = bisect_right(starts, offset)
+        if index and offset < edits[index - 1].end:  # inside an edit: its start, or its end
+            edit = edits[index - 1]
+            return edit.start + shifts[index - 1] + (len(edit.replacement) if end else 0)
+        return offset + shifts[index]
+
+    def found_again(start: int, end: int) -> tuple[int, int] | None:
+        """A name in an edited statement: where the edit writes it anew, or from there to where the next one does."""
+        index = bisect_right(starts, start)
+        if not index or start >= edits[index - 1].end or end <= start:
+            return None
+        word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
+        here = edits[index - 1].start + shifts[index - 1]
+        match = word.search(edits[index - 1].replacement)
+        if match:
+            return here + match.start(), here + match.end()
+        following = word.search(edits[index].replacement) if index < len(edits) else None
+        return (here, edits[index].start + shifts[index] + following.end()) if following else None
+
+    out = []
+    for finding in findings:
+        start = source.line_starts[finding.line - 1] + finding.column - 1
+        end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
+        new_start, new_end = found_again(start, end) or (moved(start, False), moved(end, True))
+        line, column = target.position(new_start)
+        end_line, end_column = target.position(max(new_start, new_end))
+        out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column))
+    return out

@@ -1,0 +1,137 @@
+"""Deliberate compatibility code: an old name behind a version test, or in a `try` whose other arm has the new one.
+
+Such code already serves two releases. It is spoken of at most, never rewritten.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from .references import Imported
+from .scopes import Path
+from .tree import absolute
+
+_VERSION = re.compile(r"version|use_v1|is_v1\b|is_v1_|vllm_v\d", re.IGNORECASE)
+_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
+_PROBES = {"hasattr", "find_spec", "is_set"}
+
+
+def version_guard(path: Path | None, node: ast.AST) -> ast.AST | None:
+    """The innermost `if` (statement, expression, or an earlier operand of `and`) around a node that tests a version."""
+    start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+    while path is not None:
+        parent, field_name, outer = path
+        in_arm = isinstance(parent, ast.If | ast.IfExp) and field_name in ("body", "orelse")
+        if in_arm and _tests_version(parent.test):  # type: ignore[attr-defined]
+            return parent
+        if isinstance(parent, ast.BoolOp):
+            earlier = [value for value in parent.values if (value.end_lineno or 0, value.end_col_offset or 0) <= start]
+            if any(_tests_version(value) for value in earlier):
+                return parent
+        path = outer
+    return None
+
+
+def _tests_version(test: ast.expr) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Name) and (_VERSION.search(node.id) or node.id in _PROBES):
+            return True
+        if isinstance(node, ast.Attribute) and (_VERSION.search(node.attr) or node.attr in _PROBES):
+            return not _is_sys_version(node)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "VLLM_USE_V1" in node.value:
+            return True
+    return False
+
+
+def _is_sys_version(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id in ("sys", "platform", "torch", "transformers")
+
+
+def import_trial(path: Path | None) -> tuple[ast.Try, str] | None:
+    """The innermost `try` around a node whose handlers catch a failed import, and the arm that the node is in."""
+    while path is not None:
+        parent, field_name, outer = path
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return None  # a definition in a try is no trial of what its body does later
+        if isinstance(parent, ast.ExceptHandler) and outer is not None and isinstance(outer[0], ast.Try):
+            if _catches_import_error(outer[0]):
+                return outer[0], "handler"
+            path = outer[2]
+            continue
+        if isinstance(parent, ast.Try) and field_name in ("body", "orelse") and _catches_import_error(parent):
+            return parent, field_name
+        path = outer
+    return None
+
+
+def _catches_import_error(trial: ast.Try) -> bool:
+    for handler in trial.handlers:
+        if handler.type is None:
+            return True
+        for node in ast.walk(handler.type):
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+            if name in _IMPORT_ERRORS:
+                return True
+    return False
+
+
+def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bool]) -> bool:
+    """The name's `try` has another arm that imports something of vLLM which the target has.
+
+    Either the same local name is imported there, or a handler of the `try` does the work with other names.
+    """
+    trial = import_trial(imported.path)
+    if trial is None:
+        return False
+    top, arm = trial
+    others: list[ast.stmt] = []
+    if arm == "handler":
+        others = list(top.body)
+    else:
+        for handler in top.handlers:
+            others += handler.body
+    return any(name != imported.dotted and exists(name) for name in _imports_in(others, package))
+
+
+def _imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.ImportFrom):
+                module = absolute(package, "." * node.level + (node.module or ""))
+                if module.partition(".")[0] == "vllm":
+                    yield from (f"{module}.{alias.name}" for alias in node.names)
+            elif isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names if alias.name.startswith("vllm."))
+
+
+def probed(use_path: Path | None, attributes: tuple[str, ...]) -> bool:
+    """The use stands under a `hasattr(x, "attribute")` (or in a `try` that catches AttributeError)."""
+    path = use_path
+    while path is not None:
+        parent, field_name, outer = path
+        if (
+            isinstance(parent, ast.If | ast.IfExp)
+            and field_name in ("body", "orelse")
+            and _probes(parent.test, attributes)
+        ):
+            return True
+        if isinstance(parent, ast.Try) and field_name == "body" and _catches_import_error(parent):
+            return True
+        path = outer
+    return False
+
+
+def _probes(test: ast.expr, attributes: tuple[str, ...]) -> bool:
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr"):
+            literal = node.args[1] if len(node.args) > 1 else None
+            if isinstance(literal, ast.Constant) and literal.value in attributes:
+                return True
+    return False
+
+
+def same_block(first: Path | None, second: Path | None) -> bool:
+    """Two statements stand in one list of statements."""
+    return first is not None and second is not None and first[0] is second[0] and first[1] == second[1]

@@ -1,0 +1,254 @@
+"""Edits on import statements and dotted chains: in place, on the text, with every comment kept beside its name.
+
+An import never moves: what replaces it stands where it stood. A statement whose names go to several modules keeps its
+place for those that stay together with it; the others get statements of their own directly behind.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from ..findings import Edit
+from ..source import Source
+from .tree import absolute
+
+_MODULE = re.compile(r"from((?:\s|\\\r?\n)*)(?P<module>[.\w]+(?:\s*\.\s*\w+)*)(?:\s|\\\r?\n)*\bimport\b")
+_RELATIVE_ONLY = re.compile(r"from(?:\s|\\\r?\n)*(?P<module>\.+)(?:\s|\\\r?\n)*\bimport\b")
+_PRAGMA = re.compile(
+    r"#\s*(?:noqa|type:\s*ignore|isort|pylint|pragma|ruff|fmt|yapf|pyright|mypy|nosec)\b", re.IGNORECASE
+)
+_COMMENT_BEHIND = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)")
+_LINE_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """One imported name, as written, and where it goes."""
+
+    alias: ast.alias
+    start: int
+    end: int
+    module: str  # module it is to come from; "" for the one it comes from now
+    name: str
+    comment: str = ""
+
+    @property
+    def text(self) -> str:
+        local = self.alias.asname or self.alias.name
+        keep = self.alias.asname is not None or self.name != local
+        return f"{self.name} as {local}" if keep else self.name
+
+
+class Surgery:
+    """Edits for one file's text."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.text = source.text
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        start = self.source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
+        return start, self.source.offset(node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+
+    def chain(self, node: ast.expr, dotted: str, new: str) -> Edit | None:
+        """Replace the part of a chain that spells `dotted`; None when its text is not exactly that."""
+        length = dotted.count(".") + 1
+        inner: ast.expr = node
+        depth = _length(node)
+        while depth > length and isinstance(inner, ast.Attribute):
+            inner, depth = inner.value, depth - 1
+        start, end = self.span(inner)
+        if self.text[start:end] != dotted:
+            return None
+        return Edit(start, end, dotted, new)
+
+    def plain_import(self, statement: ast.Import, new: dict[int, str]) -> tuple[Edit, ...]:
+        """`import a.b [as c]`: the path is replaced; without `as`, what the statement bound stays bound."""
+        edits = []
+        for alias in statement.names:
+            destination = new.get(id(alias))
+            if destination is None:
+                continue
+            start, _ = self.span(alias)
+            end = start + len(alias.name)
+            if self.text[start:end] != alias.name:
+                return ()
+            if not alias.asname and not all(part.startswith("vllm") for part in destination.split(", ")):
+                destination = "vllm, " + destination
+            edits.append(Edit(start, end, alias.name, destination))
+        return tuple(edits)
+
+    def from_import(
+        self, statement: ast.ImportFrom, new: dict[int, str], siblings: list[ast.stmt], package: str
+    ) -> tuple[Edit, ...]:
+        """`from a import b, c`: see the module's docstring. Empty when the text is better left alone."""
+        _, last = self.span(statement)
+        names = [self._name(alias, new, last) for alias in statement.names]
+        redundant = [name for name in names if name.module and self._bound_before(name, statement, siblings, package)]
+        wanted = [name for name in names if name not in redundant]
+        if not wanted:
+            return self._delete(statement)
+        groups: dict[str, list[_Name]] = {}
+        for name in wanted:
+            groups.setdefault(name.module, []).append(name)
+        home = "" if "" in groups else wanted[0].module
+        at_home = groups.pop(home)
+        edits: list[Edit] = []
+        if home:
+            module = self._module_edit(statement, home)
+            if module is None:
+                return ()
+            edits.append(module)
+            edits += [Edit(n.start, n.end, self.text[n.start : n.end], n.text) for n in at_home if self._renamed(n)]
+        if not groups and not redundant:
+            return tuple(edits)
+        rest = self._rest(statement, names, at_home, home)
+        added = self._added(statement, groups)
+        if rest is None or added is None:
+            return ()
+        return (rest, *added)
+
+    # parts of from_import
+
+    def _name(self, alias: ast.alias, new: dict[int, str], last: int) -> _Name:
+        start, end = self.span(alias)
+        module, _, name = new.get(id(alias), "").rpartition(".")
+        return _Name(alias, start, end, module, name or alias.name, self._comment_behind(end, last))
+
+    def _renamed(self, name: _Name) -> bool:
+        return name.name != name.alias.name
+
+    def _module_edit(self, statement: ast.ImportFrom, module: str) -> Edit | None:
+        start, end = self.span(statement)
+        match = _MODULE.match(self.text, start, end) or _RELATIVE_ONLY.match(self.text, start, end)
+        if match is None:
+            return None
+        at, to = match.span("module")
+        return Edit(at, to, self.text[at:to], _spaced(self.text, at, to, module))
+
+    def _bound_before(self, name: _Name, statement: ast.ImportFrom, siblings: list[ast.stmt], package: str) -> bool:
+        """An earlier statement of the same block imports the very same thing under the same name already."""
+        for sibling in siblings:
+            if sibling is statement:
+                return False
+            if isinstance(sibling, ast.ImportFrom):
+                module = absolute(package, "." * sibling.level + (sibling.module or ""))
+                for alias in sibling.names:
+                    same = module == name.module and alias.name == name.name
+                    if same and (alias.asname or alias.name) == (name.alias.asname or name.alias.name):
+                        return True
+        return False
+
+    def _delete(self, statement: ast.ImportFrom) -> tuple[Edit, ...]:
+        """The whole statement with its line; only when it has the line to itself."""
+        start, end = self.span(statement)
+        line_start = self._line_start(start)
+        line_end = self._line_end(end)
+        rest = self.text[end:line_end].strip()
+        if self.text[line_start:start].strip() or (rest and not rest.startswith("#")):
+            return ()
+        to = line_end + len(self._newline_at(line_end))
+        return (Edit(line_start, to, self.text[line_start:to], ""),)
+
+    def _rest(self, statement: ast.ImportFrom, names: list[_Name], staying: list[_Name], home: str) -> Edit | None:
+        """The statement itself, with the names that stay together and, if they moved, their new module."""
+        from .names_list import without  # libcst: 0.2 s, paid by files with a mixed statement only
+
+        start, end = self.span(statement)
+        leaving = {position for position, name in enumerate(names) if name not in staying}
+        renamed = {position: name.text for position, name in enumerate(names) if self._renamed(name)}
+        code = without(self.text[start:end], leaving, renamed)
+        if code is None:
+            return None
+        if home:
+            match = _MODULE.match(code) or _RELATIVE_ONLY.match(code)
+            if match is None:
+                return None
+            at, to = match.span("module")
+            code = code[:at] + _spaced(code, at, to, home) + code[to:]
+        return Edit(start, end, self.text[start:end], code)
+
+    def _added(self, statement: ast.ImportFrom, groups: dict[str, list[_Name]]) -> list[Edit] | None:
+        if not groups:
+            return []
+        start, end = self.span(statement)
+        line_start, line_end = self._line_start(start), self._line_end(end)
+        indent = self.text[line_start:start]
+        rest = self.text[end:line_end]
+        alone = not indent.strip() and (not rest.strip() or rest.lstrip().startswith("#"))
+        if not alone:
+            if any(name.comment for group in groups.values() for name in group):
+                return None
+            joined = "".join(f"; from {module} import {_listed(group)}" for module, group in groups.items())
+            return [Edit(end, end, "", joined)]
+        pragma = self._pragma(statement)
+        newline = self._newline_at(line_end) or self.source.newline
+        per_line = self._one_per_line(statement)
+        added = "".join(
+            newline + indent + self._statement(module, group, indent, newline, pragma, per_line)
+            for module, group in groups.items()
+        )
+        return [Edit(line_end, line_end, "", added)]
+
+    def _statement(
+        self, module: str, group: list[_Name], indent: str, newline: str, pragma: str, per_line: bool
+    ) -> str:
+        comments = [name.comment for name in group if name.comment and name.comment != pragma]
+        flat = f"from {module} import {_listed(group)}"
+        if len(group) == 1 and comments:
+            return f"{flat}  {comments[0]}" + (f"  {pragma}" if pragma else "")
+        tail = f"  {pragma}" if pragma else ""
+        if not comments and len(indent + flat) <= _LINE_LIMIT and not (per_line and len(group) > 1):
+            return flat + tail
+        inner = indent + ("\t" if indent.endswith("\t") else "    ")
+        lines = "".join(f"{inner}{name.text},{'  ' + name.comment if name.comment else ''}{newline}" for name in group)
+        return f"from {module} import ({tail}{newline}{lines}{indent})"
+
+    def _one_per_line(self, statement: ast.ImportFrom) -> bool:
+        lines = {alias.lineno for alias in statement.names}
+        return len(lines) == len(statement.names) > 1
+
+    def _pragma(self, statement: ast.ImportFrom) -> str:
+        """A linter's remark on the statement's first or last line, which holds for all of it."""
+        start, end = self.span(statement)
+        for position in (end, start):
+            line = self.text[position : self._line_end(position)]
+            found = _PRAGMA.search(line)
+            if found and (position == end or line[: found.start()].rstrip().endswith("(")):
+                return line[found.start() :].rstrip()
+        return ""
+
+    def _comment_behind(self, end: int, last: int) -> str:
+        """The comment on the rest of the line inside the statement, if only a comma and blanks come before it."""
+        match = _COMMENT_BEHIND.match(self.text, end, last)
+        return match.group(1).rstrip() if match else ""
+
+    # lines
+
+    def _line_start(self, position: int) -> int:
+        return max(self.text.rfind("\n", 0, position), self.text.rfind("\r", 0, position)) + 1
+
+    def _line_end(self, position: int) -> int:
+        ends = [found for found in (self.text.find("\n", position), self.text.find("\r", position)) if found >= 0]
+        return min(ends) if ends else len(self.text)
+
+    def _newline_at(self, position: int) -> str:
+        return "\r\n" if self.text.startswith("\r\n", position) else self.text[position : position + 1]
+
+
+def _spaced(text: str, at: int, to: int, module: str) -> str:
+    """The module with blanks where a relative import needed none (`from.a import b`)."""
+    return ("" if text[at - 1].isspace() else " ") + module + ("" if text[to : to + 1].isspace() else " ")
+
+
+def _listed(group: list[_Name]) -> str:
+    return ", ".join(name.text for name in group)
+
+
+def _length(node: ast.expr) -> int:
+    length = 1
+    while isinstance(node, ast.Attribute):
+        node, length = node.value, length + 1
+    return length

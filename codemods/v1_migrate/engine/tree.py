@@ -1,0 +1,103 @@
+"""What the tree under PATH is: which file is which module, and whether it is vLLM itself (a fork, a vendored copy)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_VLLM_SIGNS = ("envs.py", "engine", "sampling_params.py")  # two of these beside __init__.py: vLLM's own package
+
+
+@dataclass(slots=True)
+class Tree:
+    """Module names of files, and the modules of the package `vllm` that the tree defines itself."""
+
+    root: Path
+    vllm_roots: tuple[Path, ...] = ()  # folders that *are* the package vllm
+    own: dict[str, Path] = field(default_factory=dict)  # dotted module of the tree's own vllm -> file
+    _texts: dict[str, str] = field(default_factory=dict, repr=False)
+    _packages: dict[Path, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, root: Path, files: Iterable[Path]) -> Tree:
+        """Look at the files (absolute paths) that were found under `root`."""
+        listed = list(files)
+        candidates = {parent for path in listed for parent in _vllm_parents(path)}
+        roots = tuple(sorted(path for path in candidates if _is_vllm(path)))
+        tree = cls(root, roots)
+        for path in listed:
+            module = tree.module(path)
+            if module.partition(".")[0] == "vllm":
+                tree.own[module] = path
+        return tree
+
+    @property
+    def is_vllm(self) -> bool:
+        """The tree defines the package vllm."""
+        return bool(self.vllm_roots)
+
+    def module(self, path: Path) -> str:
+        """The dotted name under which `path` is imported ("pkg.mod"; a package's own name for its __init__.py)."""
+        package = self.package(path)
+        stem = path.name.rpartition(".")[0] or path.name
+        if stem == "__init__":
+            return package
+        return f"{package}.{stem}" if package else stem
+
+    def package(self, path: Path) -> str:
+        """The dotted package that relative imports in `path` start from; "" outside any package."""
+        folder = path.parent
+        if folder not in self._packages:
+            self._packages[folder] = self._package(folder)
+        return self._packages[folder]
+
+    def _package(self, folder: Path) -> str:
+        for root in self.vllm_roots:
+            if folder == root or root in folder.parents:
+                return ".".join(("vllm", *folder.relative_to(root).parts))
+        parts: list[str] = []
+        while (folder / "__init__.py").is_file() and folder.name.isidentifier():
+            parts.append(folder.name)
+            folder = folder.parent
+        return ".".join(reversed(parts))
+
+    def defines(self, dotted: str) -> bool:
+        """The tree's own vllm has this module, or a module of it mentions the name (a fork's own addition)."""
+        module, _, name = dotted.rpartition(".")
+        if dotted in self.own:
+            return True
+        while module:
+            if module in self.own:
+                return re.search(rf"\b{re.escape(name)}\b", self._text(module)) is not None
+            module, _, name = module.rpartition(".")
+        return False
+
+    def _text(self, module: str) -> str:
+        if module not in self._texts:
+            self._texts[module] = self.own[module].read_text("utf-8", "replace")
+        return self._texts[module]
+
+
+def absolute(package: str, written: str) -> str:
+    """`..a.b` as seen from `package`; "" when it climbs out. A path without leading dots comes back as it is."""
+    name = written.lstrip(".")
+    level = len(written) - len(name)
+    if not level:
+        return written
+    parts = package.split(".") if package else []
+    if level > len(parts):
+        return ""
+    base = parts[: len(parts) - level + 1]
+    return ".".join([*base, name] if name else base)
+
+
+def _vllm_parents(path: Path) -> Iterable[Path]:
+    return (parent for parent in path.parents if parent.name == "vllm")
+
+
+def _is_vllm(folder: Path) -> bool:
+    if not (folder / "__init__.py").is_file():
+        return False
+    return sum((folder / sign).exists() for sign in _VLLM_SIGNS) >= 2

@@ -1,0 +1,174 @@
+"""What becomes of a vllm name on the target: the index says whether it is there, the curated table where it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..names.curated import Curated, Fate
+from ..names.index import Index
+
+Attention = Literal["vllm", "v1_cpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer for one dotted name."""
+
+    dotted: str
+    status: Literal["present", "unknown", "missing"]  # unknown: nobody can tell without running it
+    fate: Literal["same", "moved", "contract", "gone", "unlisted", "alien"] = "same"
+    symbol: str = ""  # the missing name itself: dotted, or a prefix of it when the rest is a member
+    new: str = ""  # moved, contract: where all of `dotted` is now; "" when only the symbol has a successor
+    successor: str = ""  # where the symbol is now, even if the rest of `dotted` is not there
+    since: str = ""  # first release of the index without the symbol
+    last: str = ""  # last release with it
+    advice: str = ""
+    difference: str = ""
+    scope: str = ""
+
+    @property
+    def missing(self) -> bool:
+        return self.status == "missing"
+
+    @property
+    def movable(self) -> bool:
+        """The whole of `dotted` has a place in the target and means the same there."""
+        return self.fate == "moved" and bool(self.new)
+
+
+class Judge:
+    """Verdicts for one target, remembered."""
+
+    def __init__(self, target: str, attention: Attention = "vllm", index: Index | None = None) -> None:
+        self.target = target
+        self.attention: Attention = attention
+        self.index = index or Index.load()
+        self.curated = Curated.load()
+        self._verdicts: dict[str, Verdict] = {}
+        self._spans: dict[str, tuple[str, str]] = {}
+
+    def judge(self, dotted: str) -> Verdict:
+        """The verdict for a dotted name that begins with "vllm"."""
+        verdict = self._verdicts.get(dotted)
+        if verdict is None:
+            verdict = self._verdicts[dotted] = self._judge(dotted)
+        return verdict
+
+    def known(self, dotted: str) -> bool:
+        """Some release of the index has it."""
+        return self.index.known(dotted)
+
+    def _judge(self, dotted: str) -> Verdict:
+        found = self.index.resolve(dotted, self.target)
+        if found.found is None:
+            return Verdict(dotted, "unknown")
+        if found.found:
+            fate = self.curated.fate(dotted, self.target, self.attention)
+            if fate is not None and fate.kind != "moved" and fate.new in (dotted, found.canonical):
+                return Verdict(
+                    dotted, "present", "contract", dotted, dotted, dotted, "", "", fate.advice, fate.difference
+                )
+            return Verdict(dotted, "present")
+        for symbol in _prefixes(dotted, found.missing_at):
+            fate = self._fate(symbol)
+            if fate is not None:
+                verdict = self._listed(dotted, symbol, fate)
+                if verdict is not None:
+                    return verdict
+        return self._unlisted(dotted, found.missing_at)
+
+    def _fate(self, symbol: str) -> Fate | None:
+        """The table's entry for the name, or for the place where its last release defined it."""
+        fate = self.curated.fate(symbol, self.target, self.attention)
+        if fate is not None:
+            return fate
+        _, last = self.span(symbol)
+        if not last:
+            return None
+        canonical = self.index.resolve(symbol, last).canonical
+        if canonical and canonical != symbol and canonical.startswith("vllm"):
+            fate = self.curated.fate(canonical, self.target, self.attention)
+            if fate is None and self.index.resolve(canonical, self.target).found:  # only the re-export is gone
+                return Fate(symbol, "moved", canonical, "", "", "other", "")
+        return fate
+
+    def _listed(self, dotted: str, symbol: str, fate: Fate) -> Verdict | None:
+        rest = dotted[len(symbol) :]
+        new = fate.new + rest if fate.new else ""
+        if new and not new.startswith("vllm") and rest:
+            new = new if fate.kind == "moved" else ""
+        elif new and rest and not self.index.resolve(new, self.target).found:
+            if self.is_module(symbol):
+                return None  # the module has a successor, this name of it does not: look for the name itself
+            new = ""
+        since, last = self.span(symbol)
+        return Verdict(
+            dotted,
+            "missing",
+            fate.kind,
+            symbol,
+            new,
+            fate.new or "",
+            fate.gone_in or since,
+            last,
+            fate.advice or self.curated.advice_for(symbol, self.target),
+            fate.difference,
+            fate.scope,
+        )
+
+    def _unlisted(self, dotted: str, missing_at: str) -> Verdict:
+        symbol = dotted if self.index.known(dotted) else self._longest_known(dotted, missing_at)
+        since, last = self.span(symbol)
+        kind: Literal["unlisted", "alien"] = "unlisted" if last else "alien"
+        return Verdict(
+            dotted, "missing", kind, symbol, since=since, last=last, advice=self.curated.advice_for(symbol, self.target)
+        )
+
+    def _longest_known(self, dotted: str, missing_at: str) -> str:
+        for prefix in _prefixes(dotted, missing_at):
+            if self.index.known(prefix):
+                return prefix
+        return missing_at or dotted
+
+    def is_module(self, dotted: str) -> bool:
+        """The last release that has the name has it as a module."""
+        _, last = self.span(dotted)
+        return bool(last) and self.index.resolve(dotted, last).kind.endswith("module")
+
+    def span(self, symbol: str) -> tuple[str, str]:
+        """(the release in which the name went, the last one before it that has it); "" for what is not known.
+
+        Asking all releases is dear, and names come and go once: find the first release that has it, then halve.
+        """
+        found = self._spans.get(symbol)
+        if found is None:
+            found = self._spans[symbol] = self._span(symbol)
+        return found
+
+    def _span(self, symbol: str) -> tuple[str, str]:
+        releases = self.index.releases
+        first = next((i for i, release in enumerate(releases) if self.index.resolve(symbol, release).found), None)
+        if first is None:
+            return "", ""
+        low, high = first, releases.index(self.target)
+        if low > high:  # newer than the target
+            high = len(releases)
+        if high < len(releases) and self.index.resolve(symbol, self.target).found:
+            return "", self.target
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.index.resolve(symbol, releases[middle]).found:
+                low = middle
+            else:
+                high = middle
+        return (releases[high] if high < len(releases) else ""), releases[low]
+
+
+def _prefixes(dotted: str, shortest: str) -> list[str]:
+    """`a.b.c.d` down to `shortest`, longest first."""
+    out = []
+    while dotted and len(dotted) >= len(shortest):
+        out.append(dotted)
+        dotted = dotted.rpartition(".")[0]
+    return out

@@ -1,0 +1,63 @@
+"""An old name that is there on purpose: behind a version test, or in a `try` whose other arm has the new one.
+
+## What it does
+Says so, as information, and leaves the code alone.
+
+## Why
+Plugins that serve two releases guard their imports. Rewriting one arm would make both alike and break the other
+release.
+
+## Example
+```python
+try:
+    from vllm.worker.worker_base import WorkerWrapperBase
+except ModuleNotFoundError:
+    from vllm.v1.worker.worker_base import WorkerWrapperBase
+```
+
+## Safety
+Nothing is edited. When V0 is no longer served, remove the old arm by hand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..findings import Effort, Finding, Severity
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+    from ..engine.occurrences import Occurrence
+
+_REASONS = {
+    "twin": "the other arm of the `try` has a name that exists there",
+    "version": "it stands behind a test of the version or the engine",
+    "probe": "its presence is tested first",
+}
+
+
+class DeliberateCompat(Rule):
+    id = "V1M010"
+    slug = "deliberate-compat"
+    summary = "old name is guarded: deliberate compatibility code"
+    severity = Severity.INFO
+    order = 0
+
+    def claims(self, occurrence: Occurrence) -> bool:
+        return bool(occurrence.guard)
+
+    def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
+        verdict = occurrence.verdict
+        message = f"`{verdict.dotted}` is not on vLLM {file.judge.target}, but {_REASONS[occurrence.guard]}"
+        return file.finding(
+            self.id,
+            occurrence.start,
+            occurrence.end,
+            message,
+            Severity.INFO,
+            effort=Effort.MINUTES,
+            advice="Remove the old arm when you no longer serve the old engine.",
+            name=verdict.symbol or verdict.dotted,
+            primary=occurrence.primary,
+        )

@@ -1,0 +1,91 @@
+"""A chain into the engine's insides: `llm.llm_engine.model_executor.driver_worker.model_runner.model` and its like.
+
+## What it does
+Reports attribute chains that reach the executor, the driver worker or the model runner from outside, and attributes of
+`llm_engine` that V1's engine does not have. A chain behind `hasattr` or in a `try` is information only.
+
+## Why
+V1 runs the model in another process. The objects on such a chain are not in yours: the attribute is missing, or, with
+`VLLM_ENABLE_V1_MULTIPROCESSING=0`, there by accident.
+
+## Example
+```python
+model = llm.llm_engine.model_executor.driver_worker.model_runner.model
+model.load_weights(weights)
+```
+On V1, send the work to the workers instead:
+```python
+llm.apply_model(lambda model: model.load_weights(weights))
+llm.collective_rpc("update_weights", args=(weights,))  # a method of your own worker class or worker extension
+```
+
+## Safety
+*manual*. What to send across depends on what the code wants from the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..engine.guards import probed
+from ..findings import Effort, Finding, Severity
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+
+_INSIDES = {"model_executor", "driver_worker", "driver_model_runner"}
+_ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
+_LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
+
+
+class EngineInternals(Rule):
+    id = "V1M008"
+    slug = "engine-internals"
+    summary = "reaches into the engine's insides, which live in another process on V1"
+
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        if file.module.partition(".")[0] == "vllm" and file.tree.is_vllm:
+            return  # vLLM's own code owns its insides
+        if "vllm" not in file.source.text.lower():
+            return  # other engines have executors and workers, too
+        for use in file.model.uses:
+            if len(use.attributes) < 1:
+                continue
+            reached = self._reached(use.name, use.attributes, file)
+            if reached:
+                start, end = file.span(use.node)
+                guarded = probed(use.path, use.attributes)
+                yield file.finding(
+                    self.id,
+                    start,
+                    end,
+                    f"`{'.'.join(filter(None, (use.name, *use.attributes)))}` reaches {reached}",
+                    Severity.INFO if guarded else Severity.ERROR,
+                    effort=Effort.HOURS,
+                    advice=(
+                        "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every "
+                        "worker, `LLM.collective_rpc(method, args=...)` calls a method of the worker class or of your "
+                        "`worker_extension_cls`."
+                    ),
+                )
+
+    def _reached(self, name: str, attributes: tuple[str, ...], file: PythonFile) -> str:
+        chain = (name, *attributes)
+        if (
+            name.startswith("vllm")
+            and file.references.imports
+            and any(i.local == name for i in file.references.imports)
+        ):
+            return ""  # a module path, which other rules follow
+        for before, attribute in zip(chain, attributes, strict=False):
+            if attribute in ("driver_worker", "driver_model_runner"):
+                return f"`{attribute}`, which is in another process on V1"
+            if attribute == "model_executor" and before in _ENGINES:
+                return "the engine's `model_executor`, which is in another process on V1"
+            if before == "llm_engine":
+                old = f"{_LLM_ENGINE}.{attribute}"
+                if file.judge.known(old) and file.judge.judge(old).missing:
+                    return f"`llm_engine.{attribute}`, which V1's engine does not have"
+        return ""

@@ -1,0 +1,58 @@
+"""A vllm name that no release known to this tool has.
+
+## What it does
+Reports imports and attribute chains that neither the target nor any other release in the index can satisfy.
+
+## Why
+The code was written for a release older than 0.8.5, for one newer than the index, or for a private fork. Whatever it
+is, it fails on the target, and nobody should learn that at run time.
+
+## Example
+```python
+from vllm.model_executor.parallel_utils.parallel_state import initialize_model_parallel
+```
+
+## Safety
+*manual*. If the name is your fork's own, add the fork to the index: `v1-migrate index add PATH --release LABEL`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..findings import Effort, Finding, Severity
+from .rule import Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+    from ..engine.occurrences import Occurrence
+
+
+class UnknownName(Rule):
+    id = "V1M005"
+    slug = "unknown-name"
+    summary = "no known release of vLLM has this name"
+    order = 80
+
+    def claims(self, occurrence: Occurrence) -> bool:
+        return occurrence.verdict.fate == "alien"
+
+    def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
+        releases = file.judge.index.releases
+        dotted = occurrence.verdict.dotted
+        severity = Severity.WARNING if occurrence.in_trial else Severity.ERROR
+        advice = occurrence.verdict.advice or (
+            "Written for an older release, a newer one or a private fork? "
+            "A fork's own names become known with `v1-migrate index add PATH`."
+        )
+        return file.finding(
+            self.id,
+            occurrence.start,
+            occurrence.end,
+            f"`{dotted}` is in no vLLM release from {releases[0]} to {releases[-1]}",
+            severity,
+            effort=Effort.HOURS,
+            advice=advice,
+            name=dotted,
+            primary=occurrence.primary,
+        )

@@ -1,0 +1,224 @@
+"""What a rewrite must never do to a tree: break a file, lose a name, or touch a byte that no finding speaks of."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import stat
+import tokenize
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from guarantees.bound import Lost, block, lost
+from guarantees.namespace import absolute
+from guarantees.oracle import Findings, by_path, covering
+from guarantees.references import parse
+
+LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+GRAMMARS = [(3, minor) for minor in range(7, 12)]
+GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
+
+
+@dataclass(slots=True)
+class Damage:
+    """Offences by guarantee, and how many losses of a name were excused, by reason."""
+
+    offences: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in GUARANTEES})
+    excused: Counter[str] = field(default_factory=Counter)
+    changed: int = 0
+
+
+def lines(source: bytes) -> list[bytes]:
+    return LINE.findall(source)
+
+
+def lowest_grammar(source: bytes) -> tuple[int, int] | None:
+    """The oldest grammar that accepts a file, None if the running Python cannot compile it at all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            compile(source, "<file>", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        for version in GRAMMARS:
+            try:
+                ast.parse(source, feature_version=version)
+            except SyntaxError:
+                continue
+            return version
+    return GRAMMARS[-1]
+
+
+def compare(before: Path, after: Path, report: dict[str, Any]) -> Damage:
+    """Judge one run by the two trees and its report (paths relative to the trees)."""
+    damage = Damage()
+    findings = by_path(report)
+    old, new = (set(_files(tree)) for tree in (before, after))
+    damage.offences["files"] += [f"{name}: gone" for name in sorted(old - new)]
+    damage.offences["files"] += [f"{name}: created" for name in sorted(new - old)]
+    readers = _Readers(after)
+    for name in sorted(old & new):
+        one, two = (before / name).read_bytes(), (after / name).read_bytes()
+        if stat.S_IMODE((before / name).stat().st_mode) != stat.S_IMODE((after / name).stat().st_mode):
+            damage.offences["faithful-bytes"].append(f"{name}: another mode")
+        if one == two:
+            if any(f["fixed"] for f in findings.get(name, ())):
+                damage.offences["only-findings"].append(f"{name}: a finding says fixed, yet the file is as it was")
+            continue
+        damage.changed += 1
+        _one_file(damage, name, one, two, findings)
+        if name.endswith(".py") and lowest_grammar(one) is not None:
+            _python(damage, name, one, two, readers)
+    return damage
+
+
+def _files(tree: Path) -> Iterator[str]:
+    for path in tree.rglob("*"):
+        if path.is_file() and not path.is_symlink() and ".git" not in path.parts:
+            yield path.relative_to(tree).as_posix()
+
+
+def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
+    fixed = [f for f in findings.get(name, ()) if f["fixed"]]
+    left, right = lines(one), lines(two)
+    imports = _import_spans(two) if name.endswith(".py") else []
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
+        if not covering(fixed, *_widened(first, last, imports)):
+            damage.offences["only-findings"].append(f"{name}:{first}: changed, and no fixed finding says so")
+        allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
+        wrong = {_end(line) for line in right[j1:j2]} - allowed
+        if wrong:
+            damage.offences["faithful-bytes"].append(f"{name}:{first}: line ends {sorted(wrong)}")
+    if _encoding(one) != _encoding(two):
+        damage.offences["faithful-bytes"].append(f"{name}: {_encoding(one)} became {_encoding(two)}")
+
+
+def _import_spans(source: bytes) -> list[tuple[int, int]]:
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+
+
+def _widened(first: int, last: int, imports: list[tuple[int, int]]) -> tuple[int, int]:
+    """A finding on a name of an import over several lines speaks for the line with the module, too."""
+    touched = [span for span in imports if span[0] <= last and span[1] >= first]
+    return min([first, *(low for low, _ in touched)]), max([last, *(high for _, high in touched)])
+
+
+def _end(line: bytes) -> bytes:
+    return line[len(line.rstrip(b"\r\n")) :]
+
+
+def _encoding(source: bytes) -> str:
+    try:
+        return tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+    except SyntaxError:
+        return "?"
+
+
+def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers) -> None:
+    old, new = lowest_grammar(one), lowest_grammar(two)
+    if old is not None and (new is None or new > old):
+        said = "compiles no more" if new is None else f"needs {new} where {old} did"
+        damage.offences["compiles"].append(f"{name}: {said}")
+    if new is None:
+        return
+    for module in sorted(_own_imports(two, name) - _own_imports(one, name)):
+        damage.offences["no-self-import"].append(f"{name}: imports from {module}, which is this file")
+    left, right = (block(name, parse(source).body, 1) for source in (one, two))
+    for gone in lost(left, right):
+        reader = readers.of(gone.name, name, two)
+        if reader:
+            damage.offences["bound"].append(f"{name}:{gone.line}: {gone.name} in {gone.where}: {gone.why}; {reader}")
+        else:
+            damage.excused["unread import" if gone.imported else _reason(gone)] += 1
+
+
+def _own_imports(source: bytes, path: str) -> set[str]:
+    """The modules a file of a package `vllm` imports from that are the file itself."""
+    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+    if "vllm" not in parts:
+        return set()
+    own = ".".join(parts[parts.index("vllm") :])
+    package = own if path.endswith("__init__.py") else own.rpartition(".")[0]
+    imports = (node for node in ast.walk(parse(source)) if isinstance(node, ast.ImportFrom))
+    return {own for node in imports if absolute(node.module, node.level, package) == own and "." in own}
+
+
+def _reason(gone: Lost) -> str:
+    return "unread name" if gone.why == "not bound here any more" else f"unread: {gone.why}"
+
+
+class _Readers:
+    """Who in a tree can read a name of a file."""
+
+    def __init__(self, tree: Path) -> None:
+        self.tree = tree
+        self.imports: dict[tuple[str, str], str] | None = None
+
+    def of(self, name: str, path: str, source: bytes) -> str:
+        """One reader of `name`, as bound in the file at `path`, or ""."""
+        tree = parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Store):
+                return f"read on line {node.lineno}"
+            if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+                return f"declared global on line {node.lineno}"
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _mentions(node.value, name):
+                return f"named in a string on line {node.lineno}"
+        if re.search(rb"#\s*type:[^#\n]*\b" + re.escape(name.encode()) + rb"\b", source):
+            return "named in a type comment"
+        return self._importers().get((_stem(path), name), "")
+
+    def _importers(self) -> dict[tuple[str, str], str]:
+        if self.imports is None:
+            self.imports = {}
+            for file in _files(self.tree):
+                if file.endswith(".py"):
+                    self._read_imports(file)
+        return self.imports
+
+    def _read_imports(self, file: str) -> None:
+        assert self.imports is not None
+        try:
+            tree = parse((self.tree / file).read_bytes())
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                stem = (node.module or _parent(file)).rpartition(".")[2]
+                for alias in node.names:
+                    self.imports.setdefault((stem, alias.name), f"imported by {file}:{node.lineno}")
+
+
+def _mentions(text: str, name: str) -> bool:
+    """A string that is the name, or an annotation with it; prose does not count."""
+    if text == name:
+        return True
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+
+
+def _stem(path: str) -> str:
+    stem = path.rpartition("/")[2].removesuffix(".py")
+    return _parent(path) if stem == "__init__" else stem
+
+
+def _parent(path: str) -> str:
+    parts = path.split("/")
+    return parts[-2] if len(parts) > 1 else ""

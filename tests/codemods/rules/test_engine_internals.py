@@ -1,0 +1,34 @@
+"""V1M008: chains into the engine's insides."""
+
+from __future__ import annotations
+
+import pytest
+from harness import dedent, rewrite
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        "llm.llm_engine.model_executor.driver_worker.model_runner.model",
+        "self.inference_engine.llm_engine.model_executor",
+        "engine.engine.model_executor.driver_worker.worker",
+        "executor.driver_worker",
+        "llm.llm_engine.scheduler[0]",
+        "get_llm().llm_engine.model_executor",
+    ],
+)
+def test_found(chain: str) -> None:
+    outcome = rewrite(f"import vllm\n\nx = {chain}\n")
+    assert outcome.lines("V1M008") == [3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("import vllm\nx = llm.llm_engine.get_tokenizer()\n", id="what V1's engine has"),
+        pytest.param("import vllm.model_executor\nx = vllm.model_executor.models\n", id="the package of that name"),
+        pytest.param("import other\nx = llm.llm_engine.model_executor\n", id="another project's engine"),
+    ],
+)
+def test_left_alone(text: str) -> None:
+    assert not rewrite(dedent(text)).said("V1M008")

@@ -1,0 +1,296 @@
+"""V1M001: every form in which a moved name is imported, and the forms that are left alone."""
+
+from __future__ import annotations
+
+import pytest
+from harness import dedent, rewrite
+
+REWRITTEN = [
+    pytest.param(
+        "from vllm.worker.worker_base import WorkerWrapperBase\n",
+        "from vllm.v1.worker.worker_base import WorkerWrapperBase\n",
+        id="a plain from-import",
+    ),
+    pytest.param(
+        "from vllm.worker.worker_base import WorkerWrapperBase as W  # noqa: F401\n",
+        "from vllm.v1.worker.worker_base import WorkerWrapperBase as W  # noqa: F401\n",
+        id="an alias and a trailing comment stay",
+    ),
+    pytest.param(
+        "from vllm.sequence import IntermediateTensors, Logprob\n",
+        "from vllm.sequence import IntermediateTensors\nfrom vllm.logprobs import Logprob\n",
+        id="names with different fates are split, the survivor keeps its place",
+    ),
+    pytest.param(
+        "from vllm.sequence import Logprob, IntermediateTensors  # noqa: F401\n",
+        "from vllm.sequence import IntermediateTensors  # noqa: F401\nfrom vllm.logprobs import Logprob  # noqa: F401\n",
+        id="a linter's remark is repeated on the new statement",
+    ),
+    pytest.param(
+        """
+        from vllm.sequence import (
+            IntermediateTensors,  # stays
+            # log probabilities
+            Logprob,  # goes
+            SampleLogprobs,
+        )
+        """,
+        """
+        from vllm.sequence import (
+            IntermediateTensors,  # stays
+            # log probabilities
+        )
+        from vllm.logprobs import (
+            Logprob,  # goes
+            SampleLogprobs,
+        )
+        """,
+        id="in a list with comments each comment follows its name",
+    ),
+    pytest.param(
+        """
+        from vllm.sequence import (Logprob,
+                                   IntermediateTensors)
+        """,
+        """
+        from vllm.sequence import IntermediateTensors
+        from vllm.logprobs import Logprob
+        """,
+        id="one name left needs no brackets",
+    ),
+    pytest.param(
+        "from vllm.sequence import IntermediateTensors, \\\n    Logprob\n",
+        "from vllm.sequence import IntermediateTensors\nfrom vllm.logprobs import Logprob\n",
+        id="a backslash continuation goes with its name",
+    ),
+    pytest.param(
+        "a = 1; from vllm.sequence import IntermediateTensors, Logprob; b = 2\n",
+        "a = 1; from vllm.sequence import IntermediateTensors; from vllm.logprobs import Logprob; b = 2\n",
+        id="statements that share a line go on sharing it",
+    ),
+    pytest.param(
+        """
+        import os
+
+        os.environ["VLLM_LOGGING_LEVEL"] = "DEBUG"
+        from vllm.worker.worker_base import WorkerWrapperBase
+        """,
+        """
+        import os
+
+        os.environ["VLLM_LOGGING_LEVEL"] = "DEBUG"
+        from vllm.v1.worker.worker_base import WorkerWrapperBase
+        """,
+        id="an import behind an environment assignment is not hoisted",
+    ),
+    pytest.param(
+        """
+        from typing import TYPE_CHECKING
+
+        if TYPE_CHECKING:
+            from vllm.worker.worker_base import WorkerWrapperBase
+
+        def f(w: "WorkerWrapperBase"):
+            from vllm.sequence import Logprob, IntermediateTensors
+            return Logprob, IntermediateTensors
+        """,
+        """
+        from typing import TYPE_CHECKING
+
+        if TYPE_CHECKING:
+            from vllm.v1.worker.worker_base import WorkerWrapperBase
+
+        def f(w: "WorkerWrapperBase"):
+            from vllm.sequence import IntermediateTensors
+            from vllm.logprobs import Logprob
+            return Logprob, IntermediateTensors
+        """,
+        id="guarded and lazy imports are edited where they stand",
+    ),
+    pytest.param(
+        """
+        try:
+            from vllm.worker.worker_base import WorkerWrapperBase
+        except ImportError:
+            WorkerWrapperBase = None
+        """,
+        """
+        try:
+            from vllm.v1.worker.worker_base import WorkerWrapperBase
+        except ImportError:
+            WorkerWrapperBase = None
+        """,
+        id="a try with a fallback keeps both arms",
+    ),
+    pytest.param(
+        """
+        import vllm.worker.worker_base
+
+        vllm.worker.worker_base.WorkerWrapperBase()
+        """,
+        """
+        import vllm.v1.worker.worker_base
+
+        vllm.v1.worker.worker_base.WorkerWrapperBase()
+        """,
+        id="a dotted import is replaced together with its uses",
+    ),
+    pytest.param(
+        """
+        import vllm.worker.worker_base as wb
+
+        wb.WorkerWrapperBase()
+        """,
+        """
+        import vllm.v1.worker.worker_base as wb
+
+        wb.WorkerWrapperBase()
+        """,
+        id="a module alias keeps its local name",
+    ),
+    pytest.param(
+        """
+        from vllm.worker import worker_base
+
+        worker_base.WorkerWrapperBase()
+        """,
+        """
+        from vllm.v1.worker import worker_base
+
+        worker_base.WorkerWrapperBase()
+        """,
+        id="a module imported from its package moves by what is used of it",
+    ),
+    pytest.param(
+        "from vllm.attention import AttentionMetadata, AttentionType\n",
+        "from vllm.v1.attention.backend import AttentionMetadata, AttentionType\n",
+        id="names that a package re-exported",
+    ),
+    pytest.param(
+        """
+        __all__ = ["WorkerWrapperBase"]
+        from vllm.worker.worker_base import WorkerWrapperBase
+        """,
+        """
+        __all__ = ["WorkerWrapperBase"]
+        from vllm.v1.worker.worker_base import WorkerWrapperBase
+        """,
+        id="an exported name stays bound",
+    ),
+    pytest.param(
+        "from vllm.worker.worker_base import WorkerWrapperBase\r\nx = 1\r\n",
+        "from vllm.v1.worker.worker_base import WorkerWrapperBase\r\nx = 1\r\n",
+        id="CRLF stays CRLF",
+    ),
+    pytest.param(
+        "if True:\n\tfrom vllm.sequence import IntermediateTensors, Logprob\n",
+        "if True:\n\tfrom vllm.sequence import IntermediateTensors\n\tfrom vllm.logprobs import Logprob\n",
+        id="tabs stay tabs",
+    ),
+    pytest.param(
+        """
+        from vllm.v1.worker.worker_base import WorkerWrapperBase
+        from vllm.worker.worker_base import WorkerWrapperBase
+        x = 1
+        """,
+        """
+        from vllm.v1.worker.worker_base import WorkerWrapperBase
+        x = 1
+        """,
+        id="an import that stands above already is not made twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), REWRITTEN)
+def test_rewritten(before: str, after: str) -> None:
+    outcome = rewrite(dedent(before))
+    assert outcome.text == dedent(after)
+    assert outcome.said("V1M001")
+    assert all(finding.fixed for finding in outcome.said("V1M001"))
+
+
+LEFT_ALONE = [
+    pytest.param(
+        """
+        try:
+            from vllm.worker.worker_base import WorkerWrapperBase
+        except ModuleNotFoundError:
+            from vllm.v1.worker.worker_base import WorkerWrapperBase
+        """,
+        {"V1M010"},
+        id="a guarded pair serves both engines already",
+    ),
+    pytest.param(
+        """
+        if vllm_version_is("0.9.1"):
+            from vllm.worker.worker_base import WorkerWrapperBase
+        else:
+            from vllm.v1.worker.worker_base import WorkerWrapperBase
+        """,
+        {"V1M010"},
+        id="a version test is deliberate",
+    ),
+    pytest.param("from vllm import LLM, SamplingParams\n", set(), id="a name that is still there"),
+    pytest.param(
+        "from aphrodite.worker.worker_base import WorkerWrapperBase\n", set(), id="another package's namesake"
+    ),
+    pytest.param(
+        "from .worker_base import WorkerWrapperBase\n", set(), id="a relative import of somebody else's package"
+    ),
+    pytest.param(
+        """
+        class WorkerWrapperBase: ...
+        WorkerWrapperBase()
+        """,
+        set(),
+        id="a class of one's own with the same name",
+    ),
+    pytest.param(
+        """
+        import vllm.worker.worker_base
+
+        print(vllm.worker.worker_base)
+        vllm.worker.worker_base.WorkerWrapperBase()
+        """,
+        {"V1M001", "V1M003"},
+        id="a module that is handed on as an object is left to a person",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "rules"), LEFT_ALONE)
+def test_left_alone(text: str, rules: set[str]) -> None:
+    outcome = rewrite(dedent(text))
+    assert outcome.text == dedent(text)
+    assert outcome.rules == rules
+    assert not any(finding.fixed for finding in outcome.findings)
+
+
+def test_a_finding_points_at_the_line_the_name_stands_on_after_the_rewrite() -> None:
+    outcome = rewrite(
+        "from vllm.sequence import IntermediateTensors, Logprob\n\nx = 1\nfrom vllm.worker import nothing\n"
+    )
+    lines = outcome.text.splitlines()
+    moved = outcome.said("V1M001")[0]
+    assert lines[moved.end_line - 1] == "from vllm.logprobs import Logprob"
+    assert all("nothing" in lines[f.line - 1] for f in outcome.findings if not f.fixed)
+
+
+def test_a_suppressed_name_keeps_its_place_while_its_neighbour_moves() -> None:
+    text = "from vllm.worker.worker_base import WorkerWrapperBase  # v1: ignore[V1M001] both engines\n"
+    assert rewrite(text).text == text
+    assert not rewrite(text).findings
+
+
+def test_the_target_decides_where_a_name_goes() -> None:
+    text = "from vllm.attention.backends.abstract import AttentionType\n"
+    assert rewrite(text, "0.11.0").text == text
+    assert rewrite(text, "0.16.0").text == "from vllm.v1.attention.backend import AttentionType\n"
+
+
+def test_a_gone_name_is_reported_where_an_annotation_quotes_it() -> None:
+    outcome = rewrite(
+        'from vllm.sequence import SequenceGroup\n\ndef f(x: "list[SequenceGroup]") -> "SequenceGroup": ...\n'
+    )
+    assert {1, 3} == {finding.line for finding in outcome.open}
