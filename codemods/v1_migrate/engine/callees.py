@@ -55,7 +55,8 @@ class Callee:
         """The successor is the same thing grown older: at least half of what V0 took, it takes, too."""
         if not self.contract:
             return True
-        if not self.before:
+        namesake = self.old.rpartition(".")[2] == self.new.rpartition(".")[2]
+        if not self.before or not (namesake or ".attention." in self.new):
             return False
         newest_v0 = [params for release, params in self.before if is_v0(release)] or [self.before[-1][1]]
         names = {param.name for param in newest_v0[-1]}
