@@ -29,7 +29,7 @@ from ..engine.call_check import Diagnosis, diagnoses
 from ..engine.callshape import spelled
 from ..findings import Effort, Finding, Severity
 from .metadata_builder import handled_elsewhere
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -39,7 +39,7 @@ class ChangedCall(Rule):
     id = "V1M113"
     slug = "changed-call"
     summary = "call that the target refuses"
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -39,7 +39,7 @@ from ..engine.member_settings import member_setting
 from ..findings import Finding, Safety, Severity
 from .dropped_values import ADVICE
 from .metadata_builder import handled_elsewhere
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -50,7 +50,7 @@ class DroppedKeyword(Rule):
     slug = "dropped-keyword"
     summary = "argument that the target does not take any more"
     safety = Safety.BRIDGE
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -45,7 +45,7 @@ from ..engine.overrides import Override, overrides, own_positional, refusal
 from ..engine.prologue import prologue
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from .metadata_family import family_of
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -78,7 +78,7 @@ class MetadataBuilder(Rule):
     slug = "metadata-builder"
     summary = "attention metadata builder of another release"
     safety = Safety.V1
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -45,7 +45,7 @@ from ..engine.scopes import Node
 from ..findings import Effort, Finding, Safety, Severity
 from ..names.index import Param
 from .metadata_family import COMMON_DERIVED, COMMON_FORMULAS, COMMON_RECOMPUTED, COMMON_SPELLINGS, family_of
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -56,7 +56,7 @@ class MetadataCommon(Rule):
     slug = "common-attention-metadata"
     summary = "CommonAttentionMetadata built for the fields of another release"
     safety = Safety.V1
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -63,7 +63,7 @@ from .metadata_family import (
     V1_CPU_METADATA,
     family_of,
 )
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -90,7 +90,7 @@ class MetadataConstructor(Rule):
     slug = "metadata-constructor"
     summary = "attention metadata built for the fields of another release"
     safety = Safety.BRIDGE
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -46,7 +46,7 @@ from ..names.index import Param
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
 from .metadata_family import FORMULAS, SAME_NAME, family_of
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -65,7 +65,7 @@ class MetadataField(Rule):
     slug = "metadata-field"
     summary = "attribute that the object's class does not have on the target, or means something else by"
     safety = Safety.V1
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -39,7 +39,7 @@ from ..engine.scopes import Use
 from ..findings import Edit, Finding, Safety, Severity
 from .metadata_family import family_of
 from .metadata_field import chain_nodes, owner_of
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -53,7 +53,7 @@ class MetadataHop(Rule):
     summary = "redundant second hop to the same metadata object"
     severity = Severity.INFO
     safety = Safety.BRIDGE
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy or "_metadata" not in file.source.text:

@@ -47,7 +47,7 @@ from ..engine.prologue import prologue
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
 from .metadata_builder import is_builder
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -89,7 +89,7 @@ class OverrideSignature(Rule):
     slug = "override-signature"
     summary = "overrides a method that the target's base class lacks or calls with other arguments"
     safety = Safety.BRIDGE
-    phase = 0
+    phase = Phase.CALLS
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:

@@ -23,7 +23,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.textual.embedded import in_program
 from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..kinds import Kind
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -42,11 +44,16 @@ class PathInFile(Rule):
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         text = file.source.text
+        python = in_program(text, Kind(file.kind))
         for match in _DOTTED.finditer(text):
+            if python(match.start()):
+                continue
             verdict = file.judge.judge(match.group().replace(":", "."))
             if verdict.missing and verdict.fate != "alien":
                 yield self._dotted(file, match)
         for match in _FILE.finditer(text):
+            if python(match.start()) or (file.kind == Kind.PATCH and match.group().endswith(".py")):
+                continue  # the headers of a patch are V1M702's
             dotted = "vllm" + match.group(1).replace("/", ".")
             verdict = file.judge.judge(dotted)
             if verdict.missing and verdict.fate != "alien" and verdict.symbol == dotted:

@@ -1,0 +1,79 @@
+"""Texts of V1 code that still speak of V0."""
+
+from __future__ import annotations
+
+import pytest
+from v1_migrate.findings import Safety, Severity
+
+from tests.codemods.rules.harness import rewrite
+
+RULE = "V1M501"
+IN_V1 = "plugin.v1.module"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param('raise NotImplementedError("not supported in V0.")\n', 1, id="an error"),
+        pytest.param(
+            'def f():\n    raise ValueError(\n        f"{x}: V0 cannot"\n    )\n', 3, id="an f-string on a line"
+        ),
+        pytest.param('logger.warning_once("falling back to v0 engine")\n', 1, id="a log message"),
+        pytest.param('assert x, "only in V0"\n', 1, id="an assertion"),
+        pytest.param('import pytest\npytest.skip("V0 only")\n', 2, id="a skipped test"),
+        pytest.param("x = 1  # as in V0\n", 1, id="a comment"),
+        pytest.param('def f():\n    """What vLLM V0 did."""\n', 2, id="a docstring"),
+    ],
+)
+def test_found_in_v1_and_nowhere_else(text: str, line: int) -> None:
+    text = f"import vllm\n{text}"
+    outcome = rewrite(text, module=IN_V1)
+    assert outcome.lines(RULE) == [line + 1]
+    assert outcome.text == text
+    assert {f.severity for f in outcome.said(RULE)} == {Severity.INFO}
+    assert not rewrite(text, module="plugin.worker").said(RULE)
+
+
+def test_a_file_that_imports_from_v1_belongs_to_it() -> None:
+    text = 'from vllm.v1.worker.worker_base import WorkerBase\nraise ValueError("no V0")\n'
+    assert rewrite(text, module="plugin.worker").lines(RULE) == [2]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            'raise ValueError("no KV sharing in V0.")\n', 'raise ValueError("no KV sharing in V1.")\n', id="error"
+        ),
+        pytest.param("raise ValueError(f'{a} in v0 {b}')\n", "raise ValueError(f'{a} in v1 {b}')\n", id="f-string"),
+        pytest.param(
+            'raise ValueError(f"{v0} V0 {v0!r}")\n', 'raise ValueError(f"{v0} V1 {v0!r}")\n', id="not its code"
+        ),
+        pytest.param('raise ValueError("V0 has it, V1 not")\n', None, id="a comparison of both stays"),
+        pytest.param("# V0 does it\n", None, id="a comment stays"),
+        pytest.param('"""V0 does it."""\n', None, id="a docstring stays"),
+        pytest.param('MODE = "V0"\n', None, id="a value stays"),
+    ],
+)
+def test_only_unsafe_rewrites_a_message(before: str, after: str | None) -> None:
+    outcome = rewrite(f"import vllm\n{before}", module=IN_V1, unsafe=True)
+    assert outcome.text == f"import vllm\n{after or before}"
+    assert all(f.safety is Safety.UNSAFE for f in outcome.findings if f.fixed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('raise ValueError("needs v0.9.2 or V0.8")\n', id="a version"),
+        pytest.param('raise ValueError("see a/v0/b.py")\n', id="a path"),
+        pytest.param("v0 = 1\nraise ValueError(v0)\n", id="a variable"),
+        pytest.param('MODE = "V0"\n', id="a value"),
+    ],
+)
+def test_other_uses_of_the_letters(text: str) -> None:
+    assert not rewrite(f"import vllm\n{text}", module=IN_V1).said(RULE)
+
+
+def test_usage_in_a_docstring_that_sets_the_switch_is_found_everywhere() -> None:
+    text = '"""Usage: VLLM_USE_V1=0 python -m plugin"""\nimport vllm  # VLLM_USE_V1 is set\n'
+    assert rewrite(text).lines(RULE) == [1, 2]
