@@ -110,13 +110,16 @@ class ItemList:
             end = last.end if last_kept >= 0 or not last.comma else last.comma
         if last_kept >= 0 and (tail or end > start) and self.items[last_kept].comma:
             indent = self._own_line(last_kept)
+            ends = [item.comma or item.end for item in (self.items[last_kept], self.items[-1])]
+            if any(self._line_end(end_of_item) > self.close for end_of_item in ends):
+                indent = None  # the bracket closes on that line
             if indent is not None:  # one item a line: what comes and goes does so behind the kept item's own comment
                 out.append(self._tail_lines(last_kept, tail, indent))
                 return out
-        if not tail and end > start and self._owns_line(last_kept + 1, len(self.items)):
+        if last_kept >= 0 and not tail and end > start and self._owns_line(last_kept + 1, len(self.items)):
             end = self._comment_end(self.items[-1])
             if end > self.items[-1].comma > 0:
-                out.append(self._edit(start, end, "," if last_kept >= 0 else ""))
+                out.append(self._edit(start, end, ","))
                 return out
         if tail or end > start:
             text = self._joined(last_kept, tail) if last_kept >= 0 else ", ".join(tail)
@@ -256,7 +259,7 @@ def _items(source: Source, at: int) -> ItemList | None:
         return line
 
     buffer = io.StringIO(source.text[at:], newline="")
-    depth, comments = 0, False
+    depth, lambdas, comments = 0, 0, False
     items: list[Item] = []
     start = end = -1
     try:
@@ -272,7 +275,11 @@ def _items(source: Source, at: int) -> ItemList | None:
                     if start >= 0:
                         items.append(Item(start, end, 0))
                     return ItemList(source, at + 1, first, items, comments)
-            elif token.type == tokenize.OP and token.string == "," and depth == 1:
+            elif depth == 1 and token.string == "lambda":
+                lambdas += 1
+            elif depth == 1 and lambdas and token.string == ":":
+                lambdas -= 1  # its parameters, with their commas, are over
+            elif token.type == tokenize.OP and token.string == "," and depth == 1 and not lambdas:
                 items.append(Item(start, end, last))
                 start = -1
                 continue

@@ -6,9 +6,9 @@ import ast
 from dataclasses import dataclass, field, replace
 
 from ..names.index import Param, sort_key
-from ..rules.dropped_values import MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
+from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
-from .callees import LAST_V0, Callee, callees_of, is_v0, signature
+from .callees import BUILT_BY_VLLM, LAST_V0, Callee, callees_of, is_v0, signature
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
 from .instances import function_around
@@ -182,7 +182,8 @@ def _never_passed(callee: Callee, found: Node) -> frozenset[str]:
     Where the target's base lacks such a parameter, nothing on the target passes it: the method is called by the target.
     """
     function = function_around(found.path) if callee.through == "super" else None
-    if function is None or function.name != callee.old.rpartition(".")[2]:
+    owner, _, method = callee.old.rpartition(".")
+    if function is None or function.name != method or not BUILT_BY_VLLM.search(owner):
         return frozenset()
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -213,6 +214,8 @@ def _translation(result: Diagnosis, name: str, value: ast.expr, names: set[str])
 
 def means_nothing(name: str, value: ast.expr) -> bool:
     """The value was the default, or changed nothing."""
+    if isinstance(value, ast.List | ast.Tuple | ast.Dict) and name not in MEANT_BY_EMPTY:
+        return not (value.keys if isinstance(value, ast.Dict) else value.elts)
     if not isinstance(value, ast.Constant):
         return False
     if value.value is None:

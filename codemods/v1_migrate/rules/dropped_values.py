@@ -40,6 +40,9 @@ NO_OP: dict[str, tuple[object, ...]] = {
 # `False` switched something off that was on by default: it carried a value.
 MEANT_BY_FALSE = frozenset({"multi_step_stream_outputs", "use_async_output_proc", "use_inductor", "use_v1"})
 
+# An empty list switched something off.
+MEANT_BY_EMPTY = frozenset({"cuda_graph_sizes", "cudagraph_capture_sizes", "stop_token_ids"})
+
 # Keywords that were gone before the oldest release of the index, by the last part of the callee.
 OLDER_THAN_INDEX: dict[str, frozenset[str]] = {
     "Attention": frozenset({"use_irope"}),

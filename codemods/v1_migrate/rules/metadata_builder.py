@@ -172,7 +172,7 @@ class MetadataBuilder(Rule):
 
 def handled_elsewhere(dotted: str) -> bool:
     """A call of this name is the business of one of the metadata rules."""
-    return family_of(dotted) in ("cpu", "common") or _of_builder(dotted)
+    return family_of(dotted) is not None or _of_builder(dotted)
 
 
 def _of_builder(dotted: str) -> bool:

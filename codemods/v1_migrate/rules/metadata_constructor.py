@@ -44,13 +44,15 @@ from typing import TYPE_CHECKING
 
 from ..engine import guards
 from ..engine.call_check import means_nothing
-from ..engine.callees import Callee, signature
+from ..engine.callees import Callee, callees_of, signature
+from ..engine.callshape import Given, fit
 from ..engine.rebuild import Rebuild, begin
 from ..engine.references import Imported
 from ..engine.scopes import Node
 from ..engine.surgery import Surgery
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
+from .metadata_draft import draft
 from .metadata_family import (
     CONSTANTS,
     FORMULAS,
@@ -97,6 +99,9 @@ class MetadataConstructor(Rule):
         for found in file.model.nodes.get(ast.Call, ()):
             call: ast.Call = found.node
             dotted, through = _metadata_class(file, call)
+            if family_of(dotted) == "abstract":
+                yield from self._abstract(file, found)
+                continue
             destination = destination_of(file, dotted) if dotted else None
             if destination is None or guards.version_guard(found.path, call) is not None:
                 continue
@@ -114,7 +119,8 @@ class MetadataConstructor(Rule):
         call: ast.Call = found.node
         callee = before(file, destination)
         if not destination.keeps_v0_fields and not _is_new_style(call):
-            return self._say(file, call, destination, "has none of these fields", HOW_TO_BUILD), False
+            advice = f"{HOW_TO_BUILD} {draft(file, call, callee)}".strip()
+            return self._say(file, call, destination, "has none of these fields", advice), False
         rebuild = begin(file, call, callee, destination.fields)
         if isinstance(rebuild, str):
             return self._say(file, call, destination, f"takes other fields; {rebuild}", _parameters(destination)), False
@@ -155,6 +161,24 @@ class MetadataConstructor(Rule):
             name=destination.old,
         )
 
+    def _abstract(self, file: PythonFile, found: Node) -> Iterator[Finding]:
+        """The base class itself, which has no fields from 0.11.0 on."""
+        callee = callees_of(file).of(found)
+        if callee is None or not fit(callee.params, Given.of(found.node)):
+            return
+        start, end = file.span(found.node.func)
+        fields = ", ".join(param.name for param in callee.params) or "none"
+        yield file.finding(
+            self.id,
+            start,
+            end,
+            f"`{callee.new}` does not take these fields on vLLM {file.judge.target}; its own: {fields}",
+            Severity.ERROR,
+            effort=Effort.HOURS,
+            advice=HOW_TO_BUILD,
+            name=callee.old,
+        )
+
     def _untyped(self, file: PythonFile) -> Iterator[Finding]:
         """`self.attn_backend.make_metadata(...)`: whatever class that is, the target's backends have no such method."""
         owner = "vllm.attention.backends.abstract.AttentionBackend"
@@ -188,6 +212,8 @@ class MetadataConstructor(Rule):
             destination = destination_of(file, imported.dotted) if family_of(imported.dotted) == "cpu" else None
             if destination is None or not destination.moved or not destination.keeps_v0_fields:
                 continue
+            if destination.new.rpartition(".")[0] == file.module:
+                continue  # a fork's own copy of the module that defines it
             verdict = file.judge.judge(imported.dotted)
             roles = {use.role for use in imported.uses if not use.use.attributes}
             if verdict.movable or imported.dotted in failed or not roles <= _MOVABLE_ROLES:
@@ -291,7 +317,7 @@ def _metadata_class(file: PythonFile, call: ast.Call) -> tuple[str, bool]:
     if len(references) != 1 or not references[0].certain:
         return "", False
     dotted = references[0].dotted
-    if family_of(dotted) == "cpu":
+    if family_of(dotted) in ("cpu", "abstract"):
         return dotted, False
     owner, _, method = dotted.rpartition(".")
     if method == "make_metadata" and owner.endswith(".TorchSDPABackend"):

@@ -35,11 +35,11 @@ finding names the parameters of the target. An override that writes `*args, **kw
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.arguments import ItemList, definition_items, position_of
+from ..engine.callees import BUILT_BY_VLLM
 from ..engine.callshape import spelled
 from ..engine.guards import version_guard
 from ..engine.overrides import Override, Refusal, overrides, own_positional, refusal
@@ -70,10 +70,6 @@ HARMLESS = {
     "output_scale": "output_scale=None",
     "use_sparse": "use_sparse: bool = False",
 }
-# Classes whose constructor vLLM itself calls.
-_BUILT_BY_VLLM = re.compile(
-    r"(Impl|ImplBase|Worker|WorkerBase|ModelRunner|ModelRunnerBase|Executor|ExecutorBase|Scheduler)\Z"
-)
 _ADVICE = {
     "execute_model": "V1's worker and runner take a SchedulerOutput and return a ModelRunnerOutput.",
     "forward": "From 0.11.1 on query, key and value are [tokens, heads, size]; the result goes into `output`.",
@@ -113,7 +109,7 @@ class OverrideSignature(Rule):
         if is_builder(override.base) and name in ("__init__", "build"):
             return False  # V1M104 knows more about these
         if name == "__init__":
-            return _BUILT_BY_VLLM.search(override.base.rpartition(".")[2]) is not None
+            return BUILT_BY_VLLM.search(override.base.rpartition(".")[2]) is not None
         return not (name.startswith("__") and name.endswith("__"))
 
     def _never_called(self, file: PythonFile, override: Override) -> Finding:

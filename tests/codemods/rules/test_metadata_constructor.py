@@ -170,6 +170,57 @@ def test_the_class_of_today_is_explained_with_the_formula() -> None:
     assert "num_actual_tokens=num_prefill_tokens + num_decode_tokens" in advice
 
 
+BATCHES = [
+    pytest.param(
+        "num_prefills=2, num_prefill_tokens=9, num_decode_tokens=0, slot_mapping=s, seq_lens=[4, 5], block_tables=t",
+        "query_start_loc=torch.tensor([0, *[4, 5]]).cumsum(0).int(), seq_lens=torch.tensor([4, 5], dtype=torch.int32)",
+        id="prefills without a context",
+    ),
+    pytest.param(
+        "num_prefills=2, num_prefill_tokens=9, num_decode_tokens=0, slot_mapping=s, seq_lens=n, "
+        "prefill_query_start_loc=q, prefill_block_tables=t",
+        "query_start_loc=q, seq_lens=torch.tensor(n, dtype=torch.int32), block_table_tensor=t, slot_mapping=s",
+        id="prefills with a context",
+    ),
+    pytest.param(
+        "num_prefills=0, num_prefill_tokens=0, num_decode_tokens=2, slot_mapping=s, seq_lens_tensor=n, block_tables=t",
+        "query_start_loc=torch.arange(len(n) + 1, dtype=torch.int32), seq_lens=n, block_table_tensor=t",
+        id="decodes",
+    ),
+    pytest.param(
+        "num_prefills=1, num_prefill_tokens=3, num_decode_tokens=d, slot_mapping=s, seq_lens=p, "
+        "prefill_query_start_loc=q, prefill_block_tables=a, seq_lens_tensor=n, block_tables=b",
+        "seq_lens=torch.cat([torch.tensor(p, dtype=torch.int32), n]).int(), block_table_tensor=the rows of a, then of b",
+        id="both",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BATCHES)
+def test_the_batch_of_the_call_is_written_out_for_the_builder(arguments: str, words: str) -> None:
+    advice = rewrite(HEAD + f"m = TorchSDPAMetadata({arguments})\n", "0.32.0").said("V1M101")[0].advice
+    assert "For this call: CommonAttentionMetadata(" in advice
+    assert words in advice
+
+
+def test_a_batch_that_is_not_written_out_is_not_guessed() -> None:
+    advice = rewrite(HEAD + "m = TorchSDPAMetadata(num_prefills=n, **rest)\n", "0.32.0").said("V1M101")[0].advice
+    assert "For this call" not in advice
+
+
+def test_the_base_class_takes_no_fields_any_more() -> None:
+    text = "from vllm.attention import AttentionMetadata\nm = AttentionMetadata(num_prefills=1, slot_mapping=s)\n"
+    outcome = rewrite(text, "0.11.0")
+    assert outcome.lines("V1M101") == [2]
+    assert not {"V1M112", "V1M113"} & outcome.rules
+
+
+def test_a_fork_does_not_import_a_class_from_the_module_itself() -> None:
+    module = "vllm.v1.attention.backends.cpu_attn"
+    text = HEAD + f"m = TorchSDPAMetadata({COUNTS}, {DECODES})\n"
+    assert rewrite(text, "0.11.0", module=module).text == text
+
+
 def test_one_call_that_cannot_be_settled_keeps_the_import() -> None:
     text = HEAD + f"m = TorchSDPAMetadata({COUNTS}, {DECODES})\nn = TorchSDPAMetadata(**fields)\n"
     assert rewrite(text, "0.11.0").text.startswith(HEAD)

@@ -14,6 +14,12 @@ NEW_ATTENTION = "from vllm.model_executor.layers.attention.attention import Atte
 LLM = "from vllm import LLM, SamplingParams\n"
 
 REWRITTEN = [
+    pytest.param(
+        "0.16.0",
+        "from vllm.v1.outputs import ModelRunnerOutput as M\nM([], {}, [], spec_token_ids=[], logprobs=None)\n",
+        "from vllm.v1.outputs import ModelRunnerOutput as M\nM([], {}, [], logprobs=None)\n",
+        id="an empty list",
+    ),
     pytest.param("0.10.0", LLM + 'LLM("m", device="cpu")\n', LLM + 'LLM("m")\n', id="a device that is the only one"),
     pytest.param(
         "0.32.0",
@@ -258,6 +264,19 @@ def test_an_argument_handed_on_to_a_base_goes_from_the_call_and_leaves_the_middl
     function = next(node for node in ast.walk(ast.parse(after)) if isinstance(node, ast.FunctionDef))
     names = [argument.arg for argument in function.args.args]
     assert names[8:] == ["logits_soft_cap", "attn_type", "kv_sharing_target_layer_name", "blocksparse_params"]
+
+
+def test_a_class_that_users_make_may_be_given_what_it_hands_on() -> None:
+    text = dedent(
+        """
+        from vllm.model_executor.models.qwen2 import Qwen2Attention
+
+        class Mine(Qwen2Attention):
+            def __init__(self, hidden_size, rope_scaling=None):
+                super().__init__(hidden_size=hidden_size, rope_scaling=rope_scaling)
+        """
+    )
+    assert rewrite(text, "0.16.0").text == text
 
 
 def test_an_argument_that_may_hold_something_is_not_taken_from_the_call() -> None:
