@@ -49,9 +49,7 @@ def score(before: Path, after: Path, results: dict[str, Result]) -> tuple[int, i
         identical += same
         wanted, done = removed_lines(old, theirs), removed_lines(old, ours)
         both = sum(line in done for line in wanted)
-        print(
-            f"{'same' if same else 'differs':8} {both:3}/{len(wanted):<3} of theirs, ours {len(done):3}  {name}"
-        )
+        print(f"{'same' if same else 'differs':8} {both:3}/{len(wanted):<3} of theirs, ours {len(done):3}  {name}")
     return identical, len(names)
 
 

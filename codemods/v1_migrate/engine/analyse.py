@@ -11,7 +11,7 @@ from .. import suppress
 from ..discover import File, Kind
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..rules import all_rules, rule_ids
-from ..rules.rule import Rule
+from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrences import Occurrence, occurrences
@@ -20,11 +20,10 @@ from .references import References
 from .scopes import walk
 from .tree import Tree
 from .verdicts import Judge
-from .verify import lost_names
+from .verify import lost_names, unbound_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
-NAMES = 1  # the phase in which rules claim occurrences of names
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
 _NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
@@ -91,7 +90,8 @@ class Analyser:
         self.settings = settings
         self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
-        self.phases = sorted({rule.phase for rule in self.rules} | {NAMES})
+        self.phases = sorted({rule.phase for rule in self.rules} | {Phase.NAMES})
+        self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
     def file(self, file: File) -> Result:
@@ -118,11 +118,9 @@ class Analyser:
         """Look at a text that is already there."""
         place = Place(kind, module, package)
         try:
-            outcome = self._phases(source, place, edit=True)
-            if outcome.edited:
-                again = self._phases(outcome.file.source, place, edit=True)
-                if again.edited:
-                    outcome = self._undone(source, place, "a second run would change the result again")
+            outcome = self._phases(self._open(source, place), place, edit=True)
+            if outcome.edited and self._phases(outcome.file, place, edit=True).edited:
+                outcome = self._undone(source, place, "a second run would change the result again")
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
@@ -132,9 +130,9 @@ class Analyser:
         new_text = outcome.file.source.text
         return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed, outcome.before)
 
-    def _phases(self, source: Source, place: Place, *, edit: bool) -> Outcome:
+    def _phases(self, file: AnyFile, place: Place, *, edit: bool) -> Outcome:
         """Phase by phase: look, edit, and let the next phase look at the result."""
-        file = self._open(source, place)
+        source = file.source
         outcome = Outcome(file)
         for phase in self.phases:
             findings, suppressed = self._inspect(outcome.file, place, phase)
@@ -142,7 +140,8 @@ class Analyser:
             edits = sorted({edit for f in findings for edit in f.edits}, key=lambda each: (each.start, each.end))
             if edits and edit:
                 try:
-                    after = self._edited(outcome.file, place, edits)
+                    folds = any(f.rule in self.folding for f in findings if f.edits)
+                    after = self._edited(outcome.file, place, edits, folds)
                 except GivenUp as error:
                     return self._undone(source, place, str(error))
                 findings = [replace(f, fixed=bool(f.edits)) for f in findings]
@@ -160,7 +159,7 @@ class Analyser:
 
     def _undone(self, source: Source, place: Place, why: str) -> Outcome:
         """The file as it was, with every finding left to a person, and one that says so."""
-        outcome = self._phases(source, place, edit=False)
+        outcome = self._phases(self._open(source, place), place, edit=False)
         outcome.findings = _given_up(source.rel, outcome.findings, why)
         return outcome
 
@@ -193,7 +192,7 @@ class Analyser:
         findings: list[Finding] = []
         rules = [rule for rule in self.rules if rule.phase == phase]
         if isinstance(file, PythonFile):
-            if phase == NAMES:
+            if phase == Phase.NAMES:
                 for occurrence in occurrences(file, self._claim):
                     rule = self._claimant(occurrence)
                     if rule is not None and self.settings.selected(rule.id):
@@ -212,7 +211,7 @@ class Analyser:
     def _claimant(self, occurrence: Occurrence) -> Rule | None:
         return next((rule for rule in self.claimants if rule.claims(occurrence)), None)
 
-    def _edited(self, file: AnyFile, place: Place, edits: list[Edit]) -> AnyFile:
+    def _edited(self, file: AnyFile, place: Place, edits: list[Edit], folds: bool) -> AnyFile:
         """The file after the edits. Raises GivenUp when the result must not be used."""
         source = file.source
         try:
@@ -224,7 +223,9 @@ class Analyser:
         except (Unreadable, Unparsable) as error:
             raise GivenUp(f"the result would not be valid Python ({error})") from None
         if isinstance(file, PythonFile) and isinstance(again, PythonFile):
-            lost = lost_names(file.parsed.tree, again.parsed.tree)
+            # Folding takes blocks and names away on purpose; what is still read must still be bound.
+            trees = file.parsed.tree, again.parsed.tree
+            lost = unbound_names(file.model, again.model) if folds else lost_names(*trees)
             if lost:
                 names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
                 raise GivenUp(f"the result would no longer bind {names}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -13,6 +13,8 @@ from .references import Reference, References
 from .scopes import Model
 from .tree import Tree
 from .verdicts import Judge
+
+V0_GONE = "0.11.0"  # the first release in which no engine uses V0's modules
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,10 @@ class PythonFile(AnyFile):
     judge: Judge
     settings: Settings
     blocked: frozenset[str] = frozenset()
+    plans: dict[object, object] = field(default_factory=dict, repr=False)  # what rules that plan together share
 
     @cached_property
-    def legacy(self) -> bool:
+    def removed(self) -> bool:
         """The file is one of vLLM's own modules that the target does not have."""
         return (
             self.module.startswith("vllm.")
@@ -106,6 +109,14 @@ class PythonFile(AnyFile):
             and self.judge.judge(self.module).missing
             and self.module in self.tree.own
         )
+
+    @cached_property
+    def legacy(self) -> bool:
+        """The file is a module of V0 itself: it is spoken of and not edited.
+
+        A module that was removed later served V1 as well; until it goes, its imports are as good as any other's.
+        """
+        return self.removed and not self.judge.index.resolve(self.module, V0_GONE).found
 
     @cached_property
     def by_node(self) -> dict[int, list[Reference]]:

@@ -43,6 +43,7 @@ class Occurrence:
     primary: bool = True
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided
+    module: bool = False  # import: of a module, whose destination is decided by what the file uses of it
     reason: str = ""  # why a movable name is not moved here
     roles: frozenset[Role] = frozenset()  # import: all that the name is used for in this file
     in_trial: bool = False  # import: stands in a `try` that would swallow the failure
@@ -123,7 +124,7 @@ class _Finder:
         new, reason = self._destination(imported, verdict, uses, roles)
         if not new:
             return replace(occurrence, reason=reason), ""
-        decided = replace(occurrence, destination=new)
+        decided = replace(occurrence, destination=new, module=self.file.judge.is_module(imported.dotted))
         return (decided, new) if self._may_edit(decided) else (occurrence, "")
 
     def _destination(
@@ -131,6 +132,8 @@ class _Finder:
     ) -> tuple[str, str]:
         if self.file.judge.is_module(imported.dotted):
             return self._module_destination(imported, verdict, uses)
+        if verdict.new and verdict.new.rpartition(".")[0] == self.file.module:
+            return "", "this very file is where it lives now"
         if verdict.movable:
             return verdict.new, ""
         if verdict.fate == "contract" and verdict.new:

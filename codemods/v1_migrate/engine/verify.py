@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from .both import is_guarded_import
+from .scopes import Model
 
 _BLOCKS = ("body", "orelse", "finalbody")
 
@@ -48,3 +49,24 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         for target in targets:
             yield from (node.id for node in ast.walk(target) if isinstance(node, ast.Name))
+
+
+def unbound_names(before: Model, after: Model) -> set[str]:
+    """Names that code still reads, or `__all__` still lists, and that nothing binds any more."""
+    missing = _unresolved(after) - _unresolved(before)
+    exported = {name for name in _exported(after.module.node) if name not in after.module.bindings}
+    return missing | {name for name in exported if name in before.module.bindings}
+
+
+def _unresolved(model: Model) -> set[str]:
+    return {use.name for use in model.uses if use.name and use.scope.lookup(use.name) is None}
+
+
+def _exported(module: ast.AST) -> Iterator[str]:
+    for statement in getattr(module, "body", ()):
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+                value = statement.value
+                if isinstance(value, ast.List | ast.Tuple):
+                    yield from (str(item.value) for item in value.elts if isinstance(item, ast.Constant))

@@ -165,6 +165,19 @@ def build(wheels: Mapping[str, Path], trees: Mapping[str, Path], out: str | os.P
     return builder
 
 
+def label_of(path: str | os.PathLike[str]) -> str:
+    """The version a tree says it has (vllm/_version.py), as a label for `add_tree`. Raises ValueError."""
+    for folder in (os.path.join(path, PACKAGE), os.fspath(path)):
+        version_file = os.path.join(folder, "_version.py")
+        if os.path.isfile(version_file):
+            with open(version_file, encoding="utf-8") as file:
+                if match := re.search(
+                    r"^(?:__version__\s*=\s*)?version\s*=\s*['\"]([^'\"]+)['\"]", file.read(), re.MULTILINE
+                ):
+                    return match[1]
+    raise ValueError(f"{os.fspath(path)} does not say which version it is: name it with --release LABEL")
+
+
 def add_tree(path: str | os.PathLike[str], label: str) -> Path:
     """Adds one source tree (a private fork) to the user's own index under `label`; returns the file written."""
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*", label):

@@ -11,11 +11,15 @@ MODULE_ATTRIBUTES = frozenset(
         *("annotations", "builtins", "cached", "class"),
     )
 )
-CLASS_ATTRIBUTES = frozenset(dir(type)) | frozenset(
-    f"__{name}__"
-    for name in (
-        *("slots", "dict", "weakref", "annotations", "orig_bases", "parameters", "wrapped"),
-        *("dataclass_fields", "match_args", "replace", "post_init", "signature"),
+CLASS_ATTRIBUTES = (
+    frozenset(dir(type))
+    | {"_abc_impl", "_is_protocol", "_is_runtime_protocol"}
+    | frozenset(
+        f"__{name}__"
+        for name in (
+            *("slots", "dict", "weakref", "annotations", "orig_bases", "parameters", "wrapped"),
+            *("dataclass_fields", "match_args", "replace", "post_init", "signature"),
+        )
     )
 )
 _ENUM = frozenset(("name", "value", "_name_", "_value_", "_missing_", "_generate_next_value_", "__members__"))

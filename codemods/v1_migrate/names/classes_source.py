@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 _FIELD_CALLS = {"field", "Field"}
+_WRAPPERS = {"support_torch_compile"}  # class decorators that replace __init__
 
 
 def dotted_of(expr: ast.AST) -> str | None:
@@ -88,10 +89,12 @@ def class_records(node: ast.ClassDef, base: Callable[[ast.expr], str]) -> tuple[
 
 
 def _class_flags(node: ast.ClassDef) -> set[str]:
-    """d dataclass, i without a generated __init__, k keyword-only, g attributes that cannot be listed."""
+    """d dataclass, i without a generated __init__, k keyword-only, w wrapped __init__, g unlistable attributes."""
     flags: set[str] = set()
     for decorator in node.decorator_list:
         last = last_of(decorator)
+        if last in _WRAPPERS:
+            flags.add("w")
         if last not in {"dataclass", "config"}:
             continue
         flags.add("d")

@@ -10,65 +10,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
-from .differences import describe
+from .differences import defined_names, describe, listed
 from .index import Index
 from .releases import sort_key
+from .rows import Attention, Entry, Fate, Kind, Setting
+
+__all__ = ["Attention", "Curated", "Entry", "Fate", "Kind", "Setting", "gone_in"]
 
 COMPILED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "curated.json")
-Kind = Literal["moved", "contract", "gone"]
-Attention = Literal["vllm", "v1_cpu"]
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of one name on one target release."""
-
-    old: str
-    kind: Kind
-    new: str | None  # dotted, exists in the target
-    advice: str  # for a person; plain sentences
-    difference: str  # contract: what differs
-    scope: str  # "cpu" "v0" "other-hw" "other"
-    gone_in: str  # first release of the index without the old name; "" if it still exists
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One row of the table."""
-
-    old: str
-    also: tuple[str, ...]  # further places from which the same object could be imported
-    kind: Kind
-    scope: str
-    to: tuple[tuple[str, str], ...]  # (first release, dotted destination); "" means gone from that release on
-    v1_cpu: str  # destination in v1_cpu, for CPU attention names
-    v1_cpu_kind: Kind
-    difference: str
-    advice: str
-    gone_in: str
-
-    def destination(self, target: str) -> str | None:
-        """The dotted name to use on `target`; None when there is none."""
-        found = ""
-        for first, dotted in self.to:
-            if sort_key(first) <= sort_key(target):
-                found = dotted
-        return found or None
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A thing that is no dotted name: "env:VLLM_USE_V1", "cli:--device", "backend:TORCH_SDPA", "keyword:LLM.device"."""
-
-    name: str
-    gone_in: str  # first release that ignores or refuses it; "" if it still works
-    to: tuple[tuple[str, str], ...]
-    action: Literal["remove", "replace", "manual", "keep"]
-    advice: str
 
 
 class Curated:
@@ -124,9 +77,13 @@ class Curated:
         entry = self.entry(dotted)
         if entry is not None:
             return self._of_entry(dotted, entry, target, attention)
-        return self._inherited(dotted, target, attention) or (
-            self._reexported(dotted, target, attention, hops) if hops else None
-        )
+        owner = self._owner(dotted)
+        if owner is not None and not self._is_module(owner.old):
+            return self._member(dotted, owner, target, attention)
+        fate = self._reexported(dotted, target, attention, hops) if hops else None
+        if fate is None and owner is not None:
+            fate = self._of_module(dotted, owner, target)
+        return fate
 
     def _of_entry(self, dotted: str, entry: Entry, target: str, attention: Attention) -> Fate:
         new, kind = entry.destination(target), entry.kind
@@ -149,16 +106,35 @@ class Curated:
         return Fate(dotted, kind, new, advice, difference if kind == "contract" else "", entry.scope, gone)
 
     def _difference(self, entry: Entry, new: str, target: str) -> str:
-        last = next((r for r in self._newest if self._index.resolve(entry.old, r).found), None)
+        last = self._last(entry.old)
         if last is None or not new.startswith("vllm."):
             return ""
+        if self._index.has_module(new, target):
+            return self._module_difference(entry.old, last, target)
         return describe(self._index, entry.old, last, new, target)
+
+    def _module_difference(self, old: str, last: str, target: str) -> str:
+        """Which names of a module did not simply go along."""
+        kinds: dict[str, list[str]] = {"gone": [], "contract": []}
+        for name in sorted(defined_names(self._index, old, last)):
+            fate = self.fate(f"{old}.{name}", target)
+            if fate is None or fate.kind != "moved":
+                kinds["gone" if fate is None else fate.kind].append(name)
+        parts = [f"names gone: {listed(kinds['gone'])}"] if kinds["gone"] else []
+        parts += [f"names with another contract: {listed(kinds['contract'])}"] if kinds["contract"] else []
+        text = "; ".join(parts)
+        return f"{text[0].upper()}{text[1:]}." if text else ""
+
+    def _last(self, dotted: str) -> str | None:
+        """The newest release that has a name."""
+        return next((r for r in self._newest if self._index.resolve(dotted, r).found), None)
 
     def _plain_advice(self, entry: Entry, new: str | None, target: str) -> str:
         """What the destinations alone say."""
         past = [(first, dotted) for first, dotted in entry.to if sort_key(first) <= sort_key(target)]
         if new is not None and past:
-            return f"Since {past[-1][0]} it is {new}."
+            module = self._modules.get(entry.old, "")
+            return module if new in module else f"Since {past[-1][0]} it is {new}. {module}".rstrip()
         homes = [dotted for _, dotted in past if dotted]
         last = f"It was last {homes[-1]}; " if homes else ""
         since = past[-1][0] if past else entry.gone_in
@@ -172,32 +148,50 @@ class Curated:
                 return "" if release == self._index.releases[0] else release
         return ""
 
-    def _inherited(self, dotted: str, target: str, attention: Attention) -> Fate | None:
-        """A member of a class, or a name of a module, that has a row."""
-        owner, rest = dotted, ""
-        while owner := owner.rpartition(".")[0]:
-            entry = self.entry(owner)
-            if entry is None:
-                continue
-            rest = dotted[len(owner) + 1 :]
-            whole = self._of_entry(owner, entry, target, attention)
-            new = f"{whole.new}.{rest}" if whole.new else None
-            there = new is not None and (new.startswith("v1_cpu.") or bool(self._index.resolve(new, target).found))
-            kind: Kind = "gone" if not there or whole.kind == "gone" else whole.kind
-            return replace(whole, old=dotted, kind=kind, new=new if there else None, gone_in=self._gone_in(dotted))
+    def _owner(self, dotted: str) -> Entry | None:
+        """The row of the innermost class or module that holds a name."""
+        while dotted := dotted.rpartition(".")[0]:
+            entry = self.entry(dotted)
+            if entry is not None:
+                return entry
         return None
+
+    def _is_module(self, dotted: str) -> bool:
+        last = self._last(dotted)
+        return last is not None and self._index.resolve(dotted, last).kind == "module"
+
+    def _member(self, dotted: str, owner: Entry, target: str, attention: Attention) -> Fate:
+        """A member of a class with a row."""
+        place = self._place_of(dotted, owner)
+        whole = self._of_entry(place, owner, target, attention)
+        new = f"{whole.new}{dotted[len(place) :]}" if whole.new else None
+        there = new is not None and (new.startswith("v1_cpu.") or bool(self._index.resolve(new, target).found))
+        kind: Kind = whole.kind if there else "gone"
+        return replace(whole, old=dotted, kind=kind, new=new if there else None, gone_in=self._gone_in(dotted))
+
+    def _of_module(self, dotted: str, owner: Entry, target: str) -> Fate | None:
+        """A name of a module with a row: the namesake at the module's new place, compared in the index."""
+        home, last = owner.destination(target), self._last(dotted)
+        new = f"{home}{dotted[len(self._place_of(dotted, owner)) :]}"
+        if home is None or last is None or not self._index.resolve(new, target).found:
+            return None
+        difference = describe(self._index, dotted, last, new, target)
+        kind: Kind = "contract" if difference else "moved"
+        return Fate(dotted, kind, new, f"Its module became {home}.", difference, owner.scope, self._gone_in(dotted))
+
+    def _place_of(self, dotted: str, owner: Entry) -> str:
+        """Which of the owner's places a name below it was asked by."""
+        places = (owner.old, *owner.also, *(place for _, place in owner.to if place))
+        return next(place for place in places if dotted.startswith(f"{place}."))
 
     def _reexported(self, dotted: str, target: str, attention: Attention, hops: int) -> Fate | None:
         """A name that its last home merely imported: the fate of what it stood for."""
         if self._index.resolve(dotted, target).found:
             return None
-        for release in self._newest:
-            found = self._index.resolve(dotted, release)
-            if found.found:
-                break
-        else:
+        release = self._last(dotted)
+        if release is None:
             return None
-        home = found.canonical
+        home = self._index.resolve(dotted, release).canonical
         if home == dotted:
             return None
         gone_in = self._gone_in(dotted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .index import Index, Param
+from .store import DEFINITIONS
 
 _SHOWN = 8  # names listed before "and N more"
 
@@ -20,7 +21,7 @@ def describe(index: Index, old: str, old_release: str, new: str, new_release: st
     if kinds == ["class", "class"]:
         lost = _public(index, old, old_release) - _public(index, new, new_release)
         if lost:
-            sentences.append(f"Members gone: {_listed(sorted(lost))}")
+            sentences.append(f"Members gone: {listed(sorted(lost))}")
     return ". ".join(sentences) + "." if sentences else ""
 
 
@@ -55,9 +56,9 @@ def _parameters(old: Sequence[Param] | None, new: Sequence[Param] | None) -> lis
     added = [p.name for p in new if p.name not in known and not p.default and p.kind not in ("var_pos", "var_kw")]
     found = []
     if gone:
-        found.append(f"Parameters gone: {_listed(gone)}")
+        found.append(f"Parameters gone: {listed(gone)}")
     if added:
-        found.append(f"New required parameters: {_listed(added)}")
+        found.append(f"New required parameters: {listed(added)}")
     if not found:
         tail = ", ..." if len(names) > _SHOWN else ""
         found.append(f"The order of parameters is now ({', '.join(_places(new)[:_SHOWN])}{tail})")
@@ -68,6 +69,18 @@ def _public(index: Index, dotted: str, release: str) -> set[str]:
     return {member for member in index.members(dotted, release) if not member.startswith("_")}
 
 
-def _listed(names: Sequence[str]) -> str:
+def defined_names(index: Index, module: str, release: str) -> set[str]:
+    """Public names that a module defines itself."""
+    names = index.of(release)
+    records = ((name, names.record(module, name) or "=") for name in names.names(module))
+    return {
+        n
+        for n, r in records
+        if n and not n.startswith("_") and n != "logger" and r.lstrip("?!").startswith(DEFINITIONS)
+    }
+
+
+def listed(names: Sequence[str]) -> str:
+    """ "a, b and 3 more"."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -121,6 +121,8 @@ class _Scope:
                 self.imports(node, branch, typing_only)
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
                 self.assign(node, branch, typing_only)
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__")), orelse=orelse):
+                self.block(orelse, branch, typing_only)  # never run on import
             case ast.If(test=test, body=body, orelse=orelse):
                 checking = ast.unparse(test).endswith("TYPE_CHECKING") and not isinstance(test, ast.UnaryOp)
                 self.arm(body, branch, typing_only or checking)

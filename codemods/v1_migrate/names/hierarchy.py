@@ -116,7 +116,7 @@ class Hierarchy:
         lineage = self.lineage(module, name)
         family = lineage.family()
         for i, cls in enumerate(lineage.classes):
-            if cls.ambiguous or self._record(cls.place[0], f"{cls.place[1]}.__new__"):
+            if cls.ambiguous or "w" in cls.flags or self._record(cls.place[0], f"{cls.place[1]}.__new__"):
                 return None
             own = self._record(cls.place[0], f"{cls.place[1]}.__init__")
             if own is not None:

@@ -144,7 +144,8 @@ class ReleaseNames:
                 outside = [attributes_of_base(base) or () for base in self.hierarchy.lineage(*place).outside]
                 if attribute in CLASS_ATTRIBUTES or any(attribute in names for names in outside):
                     return Resolution(dotted, True if last else None, "attribute" if last else "", dotted, "")
-                if self.hierarchy.lineage(*place).open:
+                special = attribute.startswith("__") and attribute.endswith("__")  # Python or a decorator may add it
+                if special or self.hierarchy.lineage(*place).open:
                     return Resolution(dotted, None, "", dotted, "")
                 missing = ".".join(dotted.split(".")[: len(dotted.split(".")) - (len(rest) - i - 1)])
                 return Resolution(dotted, False, "", dotted, missing)

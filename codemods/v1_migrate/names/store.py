@@ -75,11 +75,15 @@ class Store:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         with open(path, "rb") as file:
             self._data = file.read()
-        if not self._data.startswith(MAGIC):
-            raise IndexFormatError(f"{os.fspath(path)} is not a names index of this version; build it again")
         start = len(MAGIC) + 9
-        size = int(self._data[len(MAGIC) : start], 16)
-        directory = json.loads(zlib.decompress(self._data[start : start + size]))
+        try:
+            size = int(self._data[len(MAGIC) : start], 16) if self._data.startswith(MAGIC) else 0
+            directory = json.loads(zlib.decompress(self._data[start : start + size]))
+        except (ValueError, zlib.error):
+            raise IndexFormatError(
+                f"{os.fspath(path)} is damaged or no names index of this version: remove it, and build it again "
+                "(`v1-migrate index add PATH` for a tree you added)"
+            ) from None
         self.releases: tuple[str, ...] = tuple(directory["releases"])
         self.phantoms: dict[str, int] = directory["phantoms"]
         self._masks: list[int] = directory["masks"]

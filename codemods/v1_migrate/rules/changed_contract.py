@@ -51,6 +51,8 @@ class ChangedContract(Rule):
 
     def claims(self, occurrence: Occurrence) -> bool:
         verdict = occurrence.verdict
+        if occurrence.module:
+            return False
         return verdict.fate == "contract" and (bool(verdict.new) or verdict.symbol == verdict.dotted)
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:

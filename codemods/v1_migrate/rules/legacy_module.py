@@ -33,7 +33,7 @@ class LegacyModule(Rule):
     severity = Severity.WARNING
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
-        if not file.legacy:
+        if not file.removed:
             return
         verdict = file.judge.judge(file.module)
         where = f" (its successor is `{verdict.successor}`)" if verdict.successor else ""

@@ -49,7 +49,7 @@ class MovedName(Rule):
             return False
         verdict = occurrence.verdict
         if occurrence.destination:
-            return verdict.fate != "contract"
+            return occurrence.module or verdict.fate != "contract"
         whole = bool(verdict.new) or verdict.symbol == verdict.dotted
         return verdict.missing and verdict.fate == "moved" and whole and occurrence.form in ("import", "chain")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from ..findings import Finding, Safety, Severity
@@ -11,6 +12,15 @@ from ..findings import Finding, Safety, Severity
 if TYPE_CHECKING:
     from ..engine.context import PythonFile, TextFile
     from ..engine.occurrences import Occurrence
+
+
+class Phase(IntEnum):
+    """When a rule runs. Each phase looks at the text that the one before left."""
+
+    DEAD_CODE = 0  # what V1 makes dead goes first
+    CALLS = 1  # arguments and signatures, while names still say which release they are written for
+    NAMES = 2  # rules claim occurrences of names
+    AFTER = 3  # what is left: words
 
 
 class Rule:
@@ -25,7 +35,8 @@ class Rule:
     summary: ClassVar[str] = ""  # one line, without a full stop
     severity: ClassVar[Severity] = Severity.ERROR
     safety: ClassVar[Safety] = Safety.MANUAL  # the best that its edits can be
-    phase: ClassVar[int] = 1  # 0: before names are looked at (code that V1 makes dead goes first), 1: names, 2: after
+    phase: ClassVar[Phase] = Phase.NAMES
+    folds: ClassVar[bool] = False  # its edits may take away names that nothing reads any more
     order: ClassVar[int] = 50  # claims are asked in this order, lowest first
 
     def claims(self, occurrence: Occurrence) -> bool:

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -54,7 +54,7 @@ class StaleMessage(Rule):
     summary = "message, comment or docstring of V1 code that still speaks of V0"
     severity = Severity.INFO
     safety = Safety.UNSAFE
-    phase = 2
+    phase = Phase.AFTER
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if not _NEEDLE.search(file.source.text) or file.legacy:

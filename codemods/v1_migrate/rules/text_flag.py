@@ -34,7 +34,7 @@ from ..engine.textual.embedded import in_program
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
 from ..names.flags import Flag, options
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import TextFile
@@ -50,7 +50,7 @@ class TextFlag(Rule):
     slug = "text-flag"
     summary = "command-line option that the target does not take"
     safety = Safety.V1
-    phase = 2
+    phase = Phase.AFTER
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         gone = {name: flag for name, flag in options().items() if flag.missing(file.judge.target)}

@@ -39,7 +39,7 @@ from packaging.version import Version
 from ..engine.textual.environment import Environment, Place
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import TextFile
@@ -61,7 +61,7 @@ class TextSwitch(Rule):
     summary = "engine switch VLLM_USE_V1 in a file that is not Python"
     severity = Severity.WARNING
     safety = Safety.V1
-    phase = 0  # a command may lose several words: each rule looks at what the one before left
+    phase = Phase.DEAD_CODE  # a command may lose several words: each rule looks at what the one before left
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         if SWITCH not in file.source.text:

@@ -21,7 +21,7 @@ from typing import Any
 if __package__ in {None, ""}:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from guarantees import oracle
+from guarantees import oracle, texts
 from guarantees.nothing_breaks import compare
 
 SHOWN = 20
@@ -110,6 +110,8 @@ def judge(tree: Path, names: oracle.Names, target: str, cli: str = DEFAULT_CLI, 
         verdict, damage = oracle.check(after, report, names), compare(tree, after, report)
         judgement = Judgement(report=report)
         judgement.lines = _lines(verdict, damage.offences)
+        other = [str(place) for place in texts.unreported(after, report, names)]
+        judgement.lines.append(Line("paths-outside-python-without-finding", other, counts=False))
         judgement.lines.append(Line("second-run", differences(after, again)))
         if untouched:
             judgement.lines.append(Line("untouched", differences(tree, after)))

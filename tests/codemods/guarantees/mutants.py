@@ -24,7 +24,7 @@ from guarantees import oracle
 from guarantees.judge import DEFAULT_CLI, Line, ToolFailed, differences, rewrite
 from guarantees.mutant_forms import FORMS, MARK, fitting
 from guarantees.nothing_breaks import compare, lines, lowest_grammar
-from guarantees.references import Reference, parse, references
+from guarantees.references import parse, references
 from guarantees.stale_names import Catalogue, Stale
 from guarantees.synthetic import SOURCES
 
@@ -148,25 +148,15 @@ def escaped(made: Mutant, after: bytes, findings: Sequence[dict[str, Any]], name
     """Why a mutant got by, "" if it was caught: rewritten to what exists, or spoken of on its line."""
     left, right = lines(made.source), lines(after)
     stale = [reference for reference in references(after) if names.stale(reference)]
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    for _, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         for line in made.planted:
             if not i1 < line <= i2:
                 continue
-            if tag == "equal":
-                if not oracle.covering(findings, line - i1 + j1, line - i1 + j1):
-                    return "as it was, and no finding"
-                continue
-            first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
-            why = _left_stale(stale, findings, first, last)
-            if why:
-                return why
-    return ""
-
-
-def _left_stale(stale: list[Reference], findings: Sequence[dict[str, Any]], first: int, last: int) -> str:
-    for reference in stale:
-        if first <= reference.line <= last and not oracle.covering(findings, reference.line, reference.end_line):
-            return f"now names {reference.name}, which the target lacks, and no finding"
+            # In a region of another size the lines cannot be told apart: all of it must be in order.
+            first, last = (line - i1 + j1,) * 2 if i2 - i1 == j2 - j1 else (j1 + 1, j2)
+            for reference in stale:
+                if reference.line <= last and reference.end_line >= first and not oracle.speaking(findings, reference):
+                    return f"names {reference.name}, which the target lacks, and no open finding says so"
     return ""
 
 

@@ -153,6 +153,11 @@ def by_path(report: dict[str, Any]) -> Findings:
     return grouped
 
 
+def speaking(findings: Iterable[dict[str, Any]], reference: Reference) -> list[dict[str, Any]]:
+    """The findings on a reference's lines that are still open: one that was fixed says nothing of what is left."""
+    return [f for f in covering(findings, reference.line, reference.end_line) if not f["fixed"]]
+
+
 def covering(findings: Iterable[dict[str, Any]], first: int, last: int) -> list[dict[str, Any]]:
     """The findings that stand on any of these lines."""
     return [f for f in findings if f["line"] <= last and (f.get("end_line") or f["line"]) >= first]
@@ -183,7 +188,7 @@ def check(tree: Path, report: dict[str, Any], names: Names) -> Verdict:
 def _judge(verdict: Verdict, names: Names, place: Place, findings: list[dict[str, Any]]) -> None:
     use = names.is_use(place.reference)
     verdict.stale += not use
-    covered = covering(findings, place.reference.line, place.reference.end_line)
+    covered = speaking(findings, place.reference)
     if not covered:
         (verdict.uses if use else verdict.misses).append(place)
     elif not use and all((f.get("end_line") or f["line"]) - f["line"] > WIDE for f in covered):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from guarantees import oracle
+from guarantees import oracle, texts
 from guarantees.small_releases import OLD, write_tree
 
 # (source, {line: stale name} that need a finding, lines of mere uses)
@@ -103,6 +103,13 @@ def test_a_finding_must_cover_the_line(
     assert (len(verdict.wide), verdict.stale) == (wide, 1)
 
 
+def test_a_fixed_finding_does_not_speak_for_what_is_left(tmp_path: Path, small_names: oracle.Names) -> None:
+    (tmp_path / "a.py").write_text("from vllm.v1.nowhere import Worker\n")
+    said = report((1, 1))
+    said["findings"][0]["fixed"] = True
+    assert len(oracle.check(tmp_path, said, small_names).misses) == 1
+
+
 def test_a_finding_of_another_file_does_not_help(tmp_path: Path, small_names: oracle.Names) -> None:
     write_tree(tmp_path, {"a.py": "", "b.py": "import vllm.worker.cpu\n"})
     assert len(oracle.check(tmp_path, report((1, 1)), small_names).misses) == 1
@@ -130,6 +137,26 @@ def test_a_fork_resolves_its_relative_imports_and_keeps_its_own_names(tmp_path: 
 def test_a_folder_called_vllm_in_a_plugin_is_no_fork(tmp_path: Path) -> None:
     write_tree(tmp_path, {"plugin/vllm/__init__.py": "", "plugin/vllm/worker.py": "from .engine import X\n"})
     assert oracle.fork(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        pytest.param(
+            "run.sh", "vllm serve m \\\n  --worker-cls vllm.worker.cpu.Worker\n", [2], id="a flag in a script"
+        ),
+        pytest.param("setup.cfg", "x =\n    mine = vllm.worker.cpu:Worker\n", [2], id="an entry point"),
+        pytest.param("notes.md", "Use `vllm.OldThing`.\n\nNot `vllm.LLM`, nor vllm.worker.cpu/x.\n", [1], id="prose"),
+        pytest.param("data.bin", "vllm.worker.cpu.Worker\n", [], id="a file of another kind"),
+        pytest.param("a.yaml", "group: vllm.general_plugins\nhost: my.vllm.worker.cpu\n", [], id="what names nothing"),
+    ],
+)
+def test_paths_outside_python(
+    tmp_path: Path, small_names: oracle.Names, name: str, text: str, found: list[int]
+) -> None:
+    (tmp_path / name).write_text(text)
+    places = texts.unreported(tmp_path, {"findings": []}, small_names)
+    assert [place.reference.line for place in places] == found
 
 
 def report(*lines: tuple[int, int]) -> dict[str, Any]:

@@ -312,6 +312,31 @@ def test_v1_cpu_destinations_are_names_that_v1_cpu_offers(curated: Curated) -> N
             id="a patched method without a counterpart",
         ),
         pytest.param(
+            "vllm.executor.ray_utils",
+            "0.11.1",
+            "vllm",
+            "contract",
+            "vllm.v1.executor.ray_utils",
+            id="a module, not all of it",
+        ),
+        pytest.param("vllm.jsontree", "0.10.1", "vllm", "moved", "vllm.utils.jsontree", id="a whole module"),
+        pytest.param(
+            "vllm.executor.uniproc_executor.UniProcExecutor.shutdown",
+            "0.32.0",
+            "vllm",
+            "contract",
+            "vllm.v1.executor.uniproc_executor.UniProcExecutor.shutdown",
+            id="a member of a class in a module that moved",
+        ),
+        pytest.param(
+            "vllm.entrypoints.openai.serving_chat.OpenAIServingChat.create_chat_completion",
+            "0.15.0",
+            "vllm",
+            "moved",
+            "vllm.entrypoints.openai.chat_completion.serving.OpenAIServingChat.create_chat_completion",
+            id="a member that moved along",
+        ),
+        pytest.param(
             "vllm.worker.cpu_model_runner.torch", "0.32.0", "vllm", "gone", None, id="a third-party module re-exported"
         ),
         pytest.param("vllm.config.VllmConfig", "0.32.0", "vllm", None, None, id="a name that stays"),

@@ -94,6 +94,11 @@ OLD = {
         class Computed(metaclass=Asking): ...
         class Made(make_base()): ...
         made = First(1)
+        @support_torch_compile
+        class Wrapped:
+            def __init__(self, config): ...
+        if __name__ == "__main__":
+            script_only = 1
         """,
     "vllm/forms.py": """
         import a.b
@@ -209,6 +214,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
         pytest.param("vllm.meta.Computed.x", None, "", "vllm.meta.Computed.x", id="a metaclass with __getattr__"),
         pytest.param("vllm.meta.Made.x", None, "", "vllm.meta.Made.x", id="a computed base"),
         pytest.param("vllm.meta.made", True, "value", "vllm.meta.made", id="an instance is no alias of its class"),
+        pytest.param("vllm.meta.script_only", False, "", "vllm.meta.script_only", id="only when run as a script"),
+        pytest.param("vllm.meta.Closed.__json__", None, "", "vllm.meta.Closed.__json__", id="a special name"),
         pytest.param("vllm.meta.made.a", None, "", "vllm.meta.made.a", id="inside an instance"),
         pytest.param("vllm.forms.quick", True, "reexport:external", "fast.quick", id="try import except None"),
         pytest.param("vllm.forms.Base.shared", True, "method", "vllm.base.Base.shared", id="imported under with"),
@@ -278,6 +285,7 @@ def names(params: tuple[Param, ...] | None) -> list[str] | None:
         pytest.param("vllm.data.Model", ["k:z=", "**data"], id="pydantic takes keywords and ignores the rest"),
         pytest.param("vllm.forms.chosen", None, id="two branches disagree"),
         pytest.param("vllm.forms.third", None, id="a value"),
+        pytest.param("vllm.meta.Wrapped", None, id="a decorator replaces the constructor"),
     ],
 )
 def test_params(index: Index, dotted: str, expected: list[str] | None) -> None:
@@ -373,10 +381,25 @@ def test_add_tree_refuses(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_file_that_is_no_index_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.names").write_bytes(b"something else")
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"something else", id="another file"),
+        pytest.param(b"", id="an empty file"),
+        pytest.param(b"v1-migrate names 1\n00000010\nshort", id="a truncated file"),
+    ],
+)
+def test_a_file_that_is_no_index_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.names").write_bytes(content)
     with pytest.raises(IndexFormatError, match="build it again"):
         Store(tmp_path / "x.names")
+
+
+def test_label_of_a_tree(tmp_path: Path) -> None:
+    tree = write(tmp_path, {"vllm/_version.py": "__version__ = version = '0.9.2.dev7+fork'\n"})
+    assert build.label_of(tree) == build.label_of(tree / "vllm") == "0.9.2.dev7+fork"
+    with pytest.raises(ValueError, match="--release"):
+        build.label_of(tmp_path / "other")
 
 
 def test_an_unknown_release_is_an_error(index: Index) -> None:

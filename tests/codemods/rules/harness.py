@@ -10,8 +10,9 @@ from pathlib import Path
 from v1_migrate.discover import Kind
 from v1_migrate.engine.analyse import Analyser
 from v1_migrate.engine.context import Settings
+from v1_migrate.engine.scopes import walk
 from v1_migrate.engine.tree import Tree
-from v1_migrate.engine.verify import lost_names
+from v1_migrate.engine.verify import lost_names, unbound_names
 from v1_migrate.findings import Finding
 from v1_migrate.source import Source
 
@@ -53,22 +54,32 @@ def rewrite(
     tree: Tree | None = None,
     ignore: frozenset[str] = frozenset(),
     check: bool = True,
+    rel: str = "module.py",
+    folds: bool = False,
 ) -> Outcome:
-    """One text, rewritten. `check=False` for texts that are not meant to be Python."""
+    """One text, rewritten. `check=False` for texts that are not meant to be Python.
+
+    `folds=True` where names may go with the code that read them: what is still read must still be bound.
+    """
     settings = Settings(target, attention, unsafe, ignore=ignore)
     analyser = Analyser(tree or Tree(Path("/nowhere")), settings)
-    source = Source.from_bytes(text.encode(), "module.py", python=kind in (Kind.PYTHON, Kind.STUB))
+    source = Source.from_bytes(text.encode(), rel, python=kind in (Kind.PYTHON, Kind.STUB))
     package = module.rpartition(".")[0]
     result = analyser.source(source, kind, module, package)
     after = result.new_text if result.new_text is not None else source.text
     outcome = Outcome(after, tuple(result.findings))
     if check:
-        _guarantees(analyser, source, after, kind, module, outcome)
+        _guarantees(analyser, source, after, kind, module, outcome, folds)
     return outcome
 
 
-def _guarantees(analyser: Analyser, source: Source, after: str, kind: Kind, module: str, outcome: Outcome) -> None:
-    if kind in (Kind.PYTHON, Kind.STUB):
+def _guarantees(
+    analyser: Analyser, source: Source, after: str, kind: Kind, module: str, outcome: Outcome, folds: bool
+) -> None:
+    if folds:
+        before_model, after_model = (walk(ast.parse(each), []) for each in (source.text, after))
+        assert not unbound_names(before_model, after_model), "a name is read that nothing binds any more"
+    elif kind in (Kind.PYTHON, Kind.STUB):
         assert not lost_names(ast.parse(source.text), ast.parse(after)), "a bound name was lost"
     assert "V1M902" not in outcome.rules, f"edits were given up: {outcome.said('V1M902')[0].message}"
     second = Source.from_bytes(after.encode(), source.rel, python=kind in (Kind.PYTHON, Kind.STUB))

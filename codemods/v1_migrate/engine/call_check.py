@@ -1,0 +1,227 @@
+"""Compares each call of a file with the target's signature: what to name, to drop, to translate, and what is left."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+
+from ..names.index import Param, sort_key
+from ..rules.dropped_values import MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
+from .arguments import ItemList, call_items, position_of
+from .callees import LAST_V0, Callee, callees_of, is_v0, signature
+from .callshape import Given, Misfit, fit, shifted
+from .context import PythonFile
+from .instances import function_around
+from .scopes import Node
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """One call that the target refuses or reads differently, and what can be done about it."""
+
+    callee: Callee
+    call: ast.Call
+    given: Given
+    misfit: Misfit
+    items: ItemList | None
+    named: list[str] = field(default_factory=list)  # positional arguments that get their names
+    dropped: list[str] = field(default_factory=list)  # asked for nothing
+    translated: list[tuple[str, str]] = field(default_factory=list)  # (old keyword, what stands there now)
+    handed_on: list[str] = field(
+        default_factory=list
+    )  # a parameter of the method around, which the target never passes
+    carried: list[tuple[str, ast.expr]] = field(default_factory=list)  # known before, gone, and carried a value
+    alien: list[str] = field(default_factory=list)  # keywords that no release is known to take
+    optional: frozenset[str] = frozenset()  # names that always hold None or False where the call stands
+    stuck: str = ""  # why positional arguments cannot be named
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.items and (self.named or self.dropped or self.translated or self.handed_on))
+
+    @property
+    def refused(self) -> bool:
+        """Something is left that makes the call fail, or mean something else."""
+        return bool(self.alien or self.misfit.missing or self.misfit.repeated or self.stuck)
+
+
+def diagnoses(file: PythonFile) -> list[Diagnosis]:
+    """All calls of a file that do not fit the target. Remembered for the last file asked about."""
+    global _last
+    if _last is None or _last[0] is not file:
+        callees = callees_of(file)
+        found = (diagnose(file, node, callees.of(node)) for node in file.model.nodes.get(ast.Call, ()))
+        _last = (file, [diagnosis for diagnosis in found if diagnosis is not None])
+    return _last[1]
+
+
+_SWALLOWING = frozenset({"Attention"})  # its `**extra_impl_args` meet the implementation's constructor
+_last: tuple[PythonFile, list[Diagnosis]] | None = None
+
+
+def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis | None:
+    """What is wrong with one call; None when the target takes it as it was meant."""
+    if callee is None or not callee.akin:
+        return None  # another contract altogether is what V1M003 speaks about
+    call: ast.Call = found.node
+    given = Given.of(call)
+    misfit = fit(callee.params, given)
+    if callee.new.rpartition(".")[2] in _SWALLOWING:
+        misfit = replace(misfit, unknown=(*misfit.unknown, *_swallowed(callee, given, file.judge.target)))
+    shift = _shift(callee, given)
+    if not misfit and shift is None:
+        return None
+    result = Diagnosis(callee, call, given, misfit, call_items(file.source, call))
+    result.optional = _never_passed(callee, found)
+    if misfit.surplus or shift is not None:
+        _positions(result, shift)
+    for name in misfit.unknown:
+        _keyword(result, name)
+    return result
+
+
+def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:
+    """Keywords that were parameters of V0 and now end in `**kwargs`, which go on to something that refuses them."""
+    names = {param.name for param in callee.params}
+    v0 = [params for release, params in callee.before if is_v0(release)][-1:]
+    old = {param.name for params in v0 for param in params}
+    if sort_key(target) >= sort_key("0.11.0"):
+        old.add("use_irope")  # 0.10 still took it out of them
+    return tuple(name for name in given.names if name in old and name not in names)
+
+
+def _shift(callee: Callee, given: Given) -> int | None:
+    """The first positional argument that every release the call was written for read differently."""
+    if not given.positional or _unmoved(callee, len(given.positional)):
+        return None
+    found = [shifted(params, callee.params, len(given.positional)) for _, params in callee.accepting(given)]
+    known = [position for position in found if position is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def _unmoved(callee: Callee, count: int) -> bool:
+    """The quick answer for most calls: the first parameters are those of the last release with the V0 CPU engine."""
+    if callee.old.startswith("vllm.v1."):
+        return False
+    v0 = signature(callee.index, callee.old, LAST_V0, callee.through)
+    return v0 is not None and [p.name for p in v0[:count]] == [p.name for p in callee.params[:count]]
+
+
+def _positions(result: Diagnosis, shift: int | None) -> None:
+    """Name the positional arguments from the first one that the target reads differently."""
+    meant = result.callee.meant(result.given)
+    if meant is None or result.given.star:
+        count = len(result.given.positional)
+        result.stuck = f"{count} positional arguments, whose meaning depends on the release" if count else "*arguments"
+        return
+    names = {p.name for p in result.callee.params if p.kind in ("pos_or_kw", "kw_only")}
+    by_position = sum(p.kind in ("pos", "pos_or_kw") for p in result.callee.params)
+    first = by_position if shift is None else min(shift, by_position)
+    plan: list[tuple[int, str]] = []
+    for position in range(first, len(meant)):
+        name, value = meant[position], result.given.positional[position]
+        new = name if name in names else RENAMED.get(name, "")
+        if new in names and new not in result.given.names:
+            plan.append((position, new))
+        elif means_nothing(name, value) or _is_optional(result, name, value):
+            plan.append((position, ""))
+        else:
+            result.carried.append((name, value))
+            return
+    for position, new in plan:
+        at = position_of(result.items, result.given.positional[position]) if result.items else -1
+        if result.items is None or at < 0:
+            result.stuck = "an argument list that cannot be taken apart"
+            return
+        if new:
+            result.items.name(at, new)
+            result.named.append(new)
+        else:
+            result.items.drop(at)
+            name = meant[position]
+            gone = result.handed_on if _is_optional(result, name, result.given.positional[position]) else result.dropped
+            gone.append(name)
+
+
+def _keyword(result: Diagnosis, name: str) -> None:
+    """Rename, translate or drop a keyword that the target lacks, or put it down as carried or alien."""
+    value = result.given.value(name)
+    assert value is not None
+    names = {param.name for param in result.callee.params}
+    at = position_of(result.items, value) if result.items else -1
+    owner = result.callee.new.rpartition(".")[2]
+    known = result.callee.known_before(name) or name in OLDER_THAN_INDEX.get(owner, ())
+    if not known:
+        result.alien.append(name)
+        return
+    if result.items is None or at < 0:
+        result.carried.append((name, value))
+        return
+    new = RENAMED.get(name, "")
+    if new in names and new not in result.given.names:
+        result.items.rename(at, name, new)
+        result.translated.append((name, f"{new}="))
+        return
+    text = _translation(result, name, value, names)
+    if text:
+        result.items.replace(at, text)
+        result.translated.append((name, text))
+    elif means_nothing(name, value):
+        result.items.drop(at)
+        result.dropped.append(name)
+    elif _is_optional(result, name, value):
+        result.items.drop(at)
+        result.handed_on.append(name)
+    else:
+        result.carried.append((name, value))
+
+
+def _never_passed(callee: Callee, found: Node) -> frozenset[str]:
+    """In a call of `super()`: parameters of the method around it whose default is None or False.
+
+    Where the target's base lacks such a parameter, nothing on the target passes it: the method is called by the target.
+    """
+    function = function_around(found.path) if callee.through == "super" else None
+    if function is None or function.name != callee.old.rpartition(".")[2]:
+        return frozenset()
+    arguments = function.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = zip(positional[len(positional) - len(arguments.defaults) :], arguments.defaults, strict=True)
+    pairs = [*defaults, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]
+    names = {a.arg for a, d in pairs if isinstance(d, ast.Constant) and (d.value is None or d.value is False)}
+    stores = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    return frozenset(names - stores)
+
+
+def _is_optional(result: Diagnosis, name: str, value: ast.expr) -> bool:
+    """`name=name`, handed on from an optional parameter that the target never passes."""
+    return isinstance(value, ast.Name) and value.id == name and name in result.optional
+
+
+def _translation(result: Diagnosis, name: str, value: ast.expr, names: set[str]) -> str:
+    """The text of the successor of `name=value`, if the target has one for this very value."""
+    if not isinstance(value, ast.Constant) or (name, value.value) not in TRANSLATED:
+        return ""
+    if name == "guided_decoding_backend" and not result.callee.new.endswith("LLM"):
+        return ""  # only LLM makes a configuration of a dictionary
+    text = TRANSLATED[name, value.value].format(repr(value.value).replace("'", '"'))
+    call = ast.parse(f"f({text})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    wanted = {keyword.arg for keyword in call.keywords}
+    return text if wanted <= names and not wanted & set(result.given.names) else ""
+
+
+def means_nothing(name: str, value: ast.expr) -> bool:
+    """The value was the default, or changed nothing."""
+    if not isinstance(value, ast.Constant):
+        return False
+    if value.value is None:
+        return True
+    if value.value is False:
+        return name not in MEANT_BY_FALSE
+    return any(value.value == other and type(value.value) is type(other) for other in NO_OP.get(name, ()))
+
+
+def parameter_names(params: tuple[Param, ...]) -> set[str]:
+    """Names that can be given by keyword."""
+    return {param.name for param in params if param.kind in ("pos_or_kw", "kw_only")}

@@ -1,0 +1,224 @@
+"""What a call calls, as the releases know it: the signature of the target, and those of the releases before it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+from ..names.index import Index, Param
+from .callshape import Given, fit, names_by_position
+from .context import PythonFile
+from .guards import version_guard
+from .instances import class_around, function_around, instances_of
+from .scopes import Node, Scope
+from .verdicts import Judge
+
+LAST_V0 = "0.9.2"  # last release with the V0 CPU engine
+_FORWARDS = {"vllm.entrypoints.llm.LLM": "vllm.engine.arg_utils.EngineArgs"}  # `**kwargs` go on to this one
+_CALLABLE_BY_NAME = tuple("fFcks")  # not "m": `Class.method(x)` passes self by hand
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function, class or method of vLLM that a call reaches."""
+
+    old: str  # as the file names it: "vllm.worker.worker.Worker"
+    new: str  # on the target
+    through: str  # "name", "instance", "super"
+    moved: bool  # the target lacks the old name
+    contract: bool  # the successor has another contract
+    params: tuple[Param, ...]  # on the target
+    index: Index
+    target: str
+
+    @cached_property
+    def before(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        """(release, parameters) of every release before the target, oldest first."""
+        found = ((r, signature(self.index, self.old, r, self.through)) for r in older(self.index, self.target))
+        return tuple((release, params) for release, params in found if params is not None)
+
+    def accepting(self, given: Given) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        """The releases before the target that take this call; those with the V0 CPU engine, if V0 had the name."""
+        found = tuple((release, params) for release, params in self.before if not fit(params, given))
+        v0 = tuple((release, params) for release, params in found if is_v0(release))
+        return found if self.old.startswith("vllm.v1.") else v0 or found
+
+    def meant(self, given: Given) -> tuple[str, ...] | None:
+        """What the positional arguments were meant for: the names on which all accepting releases agree."""
+        count = len(given.positional)
+        names = {names_by_position(params, count) for _, params in self.accepting(given)}
+        return names.pop() if len(names) == 1 else None
+
+    @property
+    def akin(self) -> bool:
+        """The successor is the same thing grown older: at least half of what V0 took, it takes, too."""
+        if not self.contract:
+            return True
+        if not self.before:
+            return False
+        newest_v0 = [params for release, params in self.before if is_v0(release)] or [self.before[-1][1]]
+        names = {param.name for param in newest_v0[-1]}
+        return 2 * len(names & {param.name for param in self.params}) >= max(len(names), 1)
+
+    def known_before(self, name: str) -> bool:
+        """Some release before the target has a parameter of this name."""
+        return any(param.name == name for _, params in self.before for param in params)
+
+
+def is_v0(release: str) -> bool:
+    """The release still has the V0 CPU engine."""
+    return release.startswith(("0.8.", "0.9."))
+
+
+class Callees:
+    """Finds callees in one file."""
+
+    def __init__(self, file: PythonFile) -> None:
+        self.file = file
+        self.index = file.judge.index
+        self.instances = instances_of(file)
+        self._found: dict[int, Callee | None] = {}
+
+    def of(self, found: Node) -> Callee | None:
+        """The callee of a call; None when it is not vLLM's, cannot be told, or the code is meant for two releases."""
+        key = id(found.node)
+        if key not in self._found:
+            self._found[key] = self._of(found)
+        return self._found[key]
+
+    def _of(self, found: Node) -> Callee | None:
+        call: ast.Call = found.node
+        through, dotted = self._dotted(call, found)
+        if not dotted or version_guard(found.path, call) is not None:
+            return None
+        return self.named(dotted, through)
+
+    def named(self, dotted: str, through: str) -> Callee | None:
+        """The callee of this name."""
+        judge = self.file.judge
+        verdict = judge.judge(dotted)
+        new = contract_of(judge, dotted)
+        if verdict.status == "unknown" or not new.startswith("vllm."):
+            return None
+        if verdict.status == "present" and self._own(dotted):
+            return None
+        params = signature(self.index, new, judge.target, through)
+        if params is None:
+            return None
+        return _callee(judge, dotted, new, through, params)
+
+    def _own(self, dotted: str) -> bool:
+        """The tree defines the name itself (a fork of vLLM), so that its own signature holds."""
+        return (
+            any(dotted.startswith(module + ".") for module in self.file.tree.own) if self.file.tree.is_vllm else False
+        )
+
+    def _dotted(self, call: ast.Call, found: Node) -> tuple[str, str]:
+        references = self.file.by_node.get(id(call.func), [])
+        if references:
+            reference = references[0]
+            return ("name", reference.dotted) if len(references) == 1 and reference.certain else ("", "")
+        if not isinstance(call.func, ast.Attribute):
+            return "", ""
+        owner = call.func.value
+        if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
+            base = self.base_of(found) if not owner.args else ""
+            return ("super", f"{base}.{call.func.attr}") if base else ("", "")
+        instance = self.instances.of_expression(owner, found.scope)
+        return ("instance", f"{instance.dotted}.{call.func.attr}") if instance else ("", "")
+
+    def base_of(self, found: Node) -> str:
+        """The vLLM class that `super()` reaches first in the method around a node; "" when it is not the first base."""
+        owner = class_around(found.scope)
+        if owner is None or function_around(found.path) is None:
+            return ""
+        return first_base(self.file, owner)
+
+
+def first_base(file: PythonFile, owner: Scope) -> str:
+    """The vLLM class that the class derives from first, directly or through classes of the same file."""
+    node = owner.node
+    for _ in range(8):
+        if not isinstance(node, ast.ClassDef) or not node.bases:
+            return ""
+        base = node.bases[0]
+        base = base.value if isinstance(base, ast.Subscript) else base
+        references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
+        if references:
+            return references[0].dotted if len(references) == 1 else ""
+        found = owner.lookup(base.id) if isinstance(base, ast.Name) else None
+        local = [binding.node for binding in (found[1] if found else ()) if binding.kind == "definition"]
+        if len(local) != 1 or local[0] is node:
+            return ""
+        node = local[0]
+    return ""
+
+
+@cache
+def _callee(judge: Judge, dotted: str, new: str, through: str, params: tuple[Param, ...]) -> Callee:
+    verdict = judge.judge(dotted)
+    return Callee(dotted, new, through, verdict.missing, verdict.fate == "contract", params, judge.index, judge.target)
+
+
+def callees_of(file: PythonFile) -> Callees:
+    """The callees of a file; kept for the last file asked about, since several rules ask."""
+    global _last
+    if _last is None or _last.file is not file:
+        _last = Callees(file)
+    return _last
+
+
+_last: Callees | None = None
+
+
+def contract_of(judge: Judge, dotted: str) -> str:
+    """The class or function of the target whose signature counts for a name; "" when it has none.
+
+    What goes to v1_cpu keeps to the signatures of the vLLM release that it is used with.
+    """
+    verdict = judge.judge(dotted)
+    if verdict.status == "present":
+        return dotted
+    return _vllm_judge(judge).judge(dotted).new if verdict.new.startswith("v1_cpu") else verdict.new
+
+
+@cache
+def _vllm_judge(judge: Judge) -> Judge:
+    return Judge(judge.target, "vllm", judge.index)
+
+
+@cache
+def older(index: Index, target: str) -> tuple[str, ...]:
+    """The releases before the target; rebuilt wheels (`.post2`) have the same source and are left out."""
+    limit = index.releases.index(target) if target in index.releases else len(index.releases)
+    return tuple(release for release in index.releases[:limit] if ".post" not in release)
+
+
+@cache
+def signature(index: Index, dotted: str, release: str, through: str) -> tuple[Param, ...] | None:
+    """The parameters that a call meets in a release; None when they cannot be told."""
+    found = index.resolve(dotted, release)
+    if not found.found:
+        return None
+    kind = record_kind(index, found.canonical, release)
+    if not kind or (through == "name" and kind not in _CALLABLE_BY_NAME):
+        return None
+    params = index.params(dotted, release)
+    more = _FORWARDS.get(found.canonical)
+    if params is None or more is None:
+        return params
+    further = index.params(more, release)
+    if further is None:
+        return None
+    own = tuple(param for param in params if param.kind != "var_kw")
+    names = {param.name for param in own}
+    return (*own, *(Param(p.name, "kw_only", p.default) for p in further if p.name not in names))
+
+
+def record_kind(index: Index, canonical: str, release: str) -> str:
+    """The index's letter for what a name is (names/extract.py); "" for a module or what is ambiguous."""
+    names = index.of(release)
+    place = names.place(canonical)
+    record = (names.record(*place) or "") if place is not None else ""
+    return "" if record.startswith("?") else record.lstrip("!")[:1]

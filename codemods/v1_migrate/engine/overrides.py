@@ -1,0 +1,138 @@
+"""Methods that override one of a vLLM class: what the base had, what the target's base has, and whether the two fit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..names.index import Index, Param
+from .callees import contract_of, is_v0, older
+from .context import PythonFile
+from .scopes import Node
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One method of a class that derives, directly or through classes of the same file, from a vLLM class."""
+
+    method: Function
+    owner: ast.ClassDef
+    base: str  # as the file names it
+    new: str  # on the target; "" when it has no successor
+    before: tuple[Param, ...]
+    after: tuple[Param, ...] | None  # None: the target's base has no such method, or it cannot be told
+    gone: bool  # the target's base is known not to have it
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the target's call of an override fails; false when it does not."""
+
+    missing: tuple[str, ...] = ()  # passed by the target, not taken
+    extra: tuple[str, ...] = ()  # required by the override, not passed
+    shifted: tuple[str, ...] = ()  # optional ones that stand where the target passes something else
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra or self.shifted)
+
+
+def overrides(file: PythonFile) -> list[Override]:
+    """All overrides of a file, one for each method; kept for the last file asked about."""
+    global _last
+    if _last is None or _last[0] is not file:
+        _last = (file, list(_overrides(file)))
+    return _last[1]
+
+
+_last: tuple[PythonFile, list[Override]] | None = None
+
+
+def _overrides(file: PythonFile) -> Iterator[Override]:
+    for found in file.model.every(ast.ClassDef):
+        bases = list(vllm_bases(file, found))
+        for method in found.node.body:
+            if isinstance(method, Function):
+                override = next((o for base in bases if (o := _override(file, found.node, method, base))), None)
+                if override is not None:
+                    yield override
+
+
+def vllm_bases(file: PythonFile, found: Node, depth: int = 0) -> Iterator[str]:
+    """The vLLM classes that a class derives from, through classes of the same file, too."""
+    node: ast.ClassDef = found.node
+    for base in node.bases:
+        inner = base.value if isinstance(base, ast.Subscript) else base
+        references = file.by_node.get(id(inner), ())
+        yield from (reference.dotted for reference in references)
+        if not references and isinstance(inner, ast.Name) and depth < 8:
+            bound = found.scope.lookup(inner.id)
+            for binding in bound[1] if bound else ():
+                if isinstance(binding.node, ast.ClassDef) and binding.node is not node:
+                    yield from vllm_bases(file, Node(binding.node, binding.path, binding.scope), depth + 1)
+
+
+def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str) -> Override | None:
+    judge, index = file.judge, file.judge.index
+    verdict = judge.judge(base)
+    new = contract_of(judge, base)
+    if verdict.status == "unknown" or not new.startswith("vllm."):
+        return None
+    if verdict.status == "present" and file.tree.is_vllm and file.tree.defines(base):
+        return None  # a fork's own base: its own signature holds
+    before = _before(index, f"{base}.{method.name}", judge.target)
+    if before is None:
+        return None
+    dotted = f"{new}.{method.name}"
+    after = index.params(dotted, judge.target)
+    gone = after is None and index.resolve(dotted, judge.target).found is False
+    return Override(method, owner, base, new, before, after, gone)
+
+
+def _before(index: Index, dotted: str, target: str) -> tuple[Param, ...] | None:
+    """The parameters in the newest release that has V0 and the method, else in the newest before the target."""
+    newest_first = older(index, target)[::-1]
+    in_order = sorted(newest_first, key=lambda release: not is_v0(release))  # stable: V0 first, newest first
+    release = next((release for release in in_order if index.resolve(dotted, release).found), "")
+    return index.params(dotted, release) if release else None
+
+
+def own_positional(method: Function, owner: ast.ClassDef) -> list[ast.arg]:
+    """The positional parameters without self or cls."""
+    positional = [*method.args.posonlyargs, *method.args.args]
+    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in method.decorator_list)
+    return positional if static or method not in owner.body else positional[1:]
+
+
+def refusal(override: Override, wanted: tuple[Param, ...]) -> Refusal:
+    """How a call with all parameters of `wanted` fails on the override."""
+    arguments = override.method.args
+    positional = own_positional(override.method, override.owner)
+    names = _aliased([argument.arg for argument in positional], [p.name for p in override.before])
+    keyword_only = {argument.arg for argument in arguments.kwonlyargs}
+    known = {*names, *keyword_only}
+    wanted_names = [p.name for p in wanted if not p.kind.startswith("var_")]
+    missing: tuple[str, ...] = ()
+    if arguments.kwarg is None and arguments.vararg is None:
+        missing = tuple(name for name in wanted_names if name not in known)
+    elif arguments.kwarg is None:
+        missing = tuple(p.name for p in wanted if p.kind == "kw_only" and p.name not in known)
+    required = names[: len(names) - len(arguments.defaults)] if arguments.defaults else names
+    needed = [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
+    extra = tuple(name for name in (*required, *needed) if name not in wanted_names)
+    by_position = [p.name for p in wanted if p.kind in ("pos", "pos_or_kw")]
+    optional = set(names) - set(required)
+    last = max((names.index(name) for name in by_position if name in names), default=-1)
+    shifted = tuple(name for name in names[: last + 1] if name in optional and name not in wanted_names)
+    return Refusal(missing, extra, shifted)
+
+
+def _aliased(own: list[str], before: list[str]) -> list[str]:
+    """The override's positional names, by the base's names where the override merely calls them otherwise."""
+    out = []
+    for position, name in enumerate(own):
+        base = before[position] if position < len(before) else ""
+        out.append(base if base and name not in before and base not in own else name)
+    return out

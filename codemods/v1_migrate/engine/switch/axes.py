@@ -1,0 +1,306 @@
+"""Names that run through both engines: parametrised tests, fixtures with parameters, and what calls hand on.
+
+With V1 alone such a name has one value. Where that is certain the value is proven, and the rows for V0 are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from ..context import PythonFile
+from .draft import Draft
+from .names import Names
+from .unused import Function, Unused, argument_of, decorators, every_parameter, is_conftest, is_fixture
+from .values import Known, Values
+
+_ENGINE = re.compile(r"(?:vllm_)?(?:use|is|enable)_?v[01]|v1|VLLM_USE_V1|(?:vllm_|engine_)?(?:major_)?version|engine")
+_FLAGS: tuple[tuple[str, ...], tuple[str, ...]] = (("1", "true", "v1"), ("0", "false", "v0"))
+_VERSIONS: tuple[tuple[str, ...], tuple[str, ...]] = (("v1", "1"), ("v0", "0"))
+_PLATFORM_METHOD = "get_attn_backend_cls"  # the target passes True wherever it still passes `use_v1`
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One name of one `parametrize`."""
+
+    function: Function
+    decorator: ast.Call
+    names: list[str]
+    position: int  # of the name
+    rows: list[ast.expr]
+    dead: set[int]  # rows for V0
+    value: Known
+
+    @property
+    def name(self) -> str:
+        return self.names[self.position]
+
+
+class Axes:
+    """Finds and settles them."""
+
+    def __init__(self, file: PythonFile, names: Names, values: Values, draft: Draft, unused: Unused) -> None:
+        self.file = file
+        self.names = names
+        self.values = values
+        self.draft = draft
+        self.unused = unused
+        self.found: list[Axis] = []
+        self.fixtures: list[Function] = []
+        self.unclear: list[tuple[ast.AST, str, str]] = []  # (place, rule, remark)
+
+    def prove(self) -> None:
+        """Prove all that can be proven."""
+        for function in self.unused.functions:
+            self._platform(function)
+            for _, decorator in decorators(function):
+                axis = self._axis(function, decorator)
+                if axis is not None:
+                    self.found.append(axis)
+                    self._prove_parameter(function, axis.name, axis.value)
+            self._fixture(function)
+        while self._assigned() or self._handed_on():
+            pass
+
+    def settle(self) -> None:
+        """Plan the edits of parametrisations and fixtures that are proven."""
+        for axis in self.found:
+            self.unused.axes.add((id(axis.function), axis.name))
+            self._collapse(axis)
+        for fixture in self.fixtures:
+            self.unused.removable.add(fixture.name)
+            self.unused.statements.doom(fixture)
+
+    # parametrize
+
+    def _axis(self, function: Function, decorator: ast.expr) -> Axis | None:
+        if not isinstance(decorator, ast.Call) or not _is_parametrize(decorator) or len(decorator.args) != 2:
+            return None
+        names = _names(decorator.args[0])
+        position = next((at for at, name in enumerate(names) if _ENGINE.fullmatch(name)), -1)
+        if position < 0:
+            return None
+        rows = decorator.args[1].elts if isinstance(decorator.args[1], ast.List | ast.Tuple) else None
+        if rows is None:
+            if "v" in names[position].lower():
+                self.unclear.append((decorator, "V1M304", "its values stand elsewhere"))
+            return None
+        cells = [_cell(row, position, len(names)) for row in rows]
+        sides = [_side(names[position], cell) for cell in cells]
+        if not rows or any(side is None for side in sides):
+            return None
+        if not any(sides):
+            self.unclear.append((decorator, "V1M305", "all its rows are for V0"))
+            return None
+        plain = not any(keyword.arg in ("indirect", "ids") for keyword in decorator.keywords)
+        if not (plain or len(names) == 1) or not self._foldable(function, names[position]):
+            self.unclear.append((decorator, "V1M304", "the name is used in a way that cannot be followed"))
+            return None
+        dead = {at for at, side in enumerate(sides) if not side}
+        alive = {repr(cell.value) for cell, side in zip(cells, sides, strict=True) if side and cell is not None}
+        if len(alive) != 1:
+            return None
+        value = next(cell.value for cell, side in zip(cells, sides, strict=True) if side and cell is not None)
+        return Axis(function, decorator, names, position, list(rows), dead, Known(value))
+
+    def _foldable(self, function: Function, name: str) -> bool:
+        """Every use of the parameter can be replaced by its value."""
+        scope = self.names.scopes.get(id(function))
+        if name not in [argument.arg for argument in every_parameter(function)]:
+            return False
+        if scope is None:
+            return True
+        if len(scope.bindings.get(name, ())) > 1:
+            return False
+        uses = self.unused.uses(scope, name)
+        return all(isinstance(use.node, ast.Name) and isinstance(use.node.ctx, ast.Load) for use in uses) and not any(
+            isinstance(use.path[0], ast.FormattedValue) for use in uses
+        )
+
+    def _prove_parameter(self, function: Function, name: str, value: Known) -> bool:
+        scope = self.names.scopes.get(id(function))
+        if scope is None or len(scope.bindings.get(name, ())) != 1:
+            return False
+        return self.values.prove(scope, name, value)
+
+    def _collapse(self, axis: Axis) -> None:
+        draft = self.draft
+        start, end = self.file.span(axis.decorator)
+        if len(axis.names) == 1:
+            draft.delete_lines(draft.line_of(start), draft.line_of(end))
+            return
+        left = [name for at, name in enumerate(axis.names) if at != axis.position]
+        self._rename(axis.decorator.args[0], left, axis.position)
+        tokens = draft.tokens
+        opening = tokens.at(self.file.span(axis.decorator.args[1])[0])
+        closing = tokens.closing(opening)
+        inner = (tokens.table[opening].end, tokens.table[closing].start)
+        draft.drop_items(tokens.items(opening + 1, closing), axis.dead, inner) if axis.dead else None
+        for at, row in enumerate(axis.rows):
+            if at not in axis.dead:
+                self._narrow(row, axis.position, len(left))
+
+    def _rename(self, node: ast.expr, left: list[str], position: int) -> None:
+        start, end = self.file.span(node)
+        text = self.draft.source.text[start:end]
+        if isinstance(node, ast.Constant):
+            self.draft.replace(start, end, text[0] + ", ".join(left) + text[0])
+        elif len(left) == 1:
+            self.draft.replace(start, end, f'"{left[0]}"')
+        else:
+            self._drop_element(node, position)
+
+    def _narrow(self, row: ast.expr, position: int, left: int) -> None:
+        if isinstance(row, ast.Call) or left > 1:
+            self._drop_element(row, position)
+            return
+        start, end = self.file.span(row)
+        other = row.elts[1 - position]  # type: ignore[attr-defined]
+        inner_start, inner_end = self.draft.tokens.parenthesized(*self.file.span(other), (start + 1, end - 1))
+        self.draft.delete(start, inner_start)
+        self.draft.delete(inner_end, end)
+
+    def _drop_element(self, node: ast.expr, position: int) -> None:
+        tokens = self.draft.tokens
+        opening = tokens.at(self.file.span(node)[0])
+        if isinstance(node, ast.Call):
+            opening = tokens.before(self.file.span(node.func)[1]) + 1
+        closing = tokens.closing(opening)
+        inner = (tokens.table[opening].end, tokens.table[closing].start)
+        self.draft.drop_items(tokens.items(opening + 1, closing), {position}, inner)
+
+    # fixtures
+
+    def _fixture(self, function: Function) -> None:
+        rows = _fixture_rows(function)
+        if rows is None:
+            return
+        sides = [
+            _side(function.name if _ENGINE.fullmatch(function.name) else "use_v1", _cell(row, 0, 1)) for row in rows
+        ]
+        if any(side is None for side in sides) or not any(sides):
+            return
+        if _hands_out_parameter(function) and _ENGINE.fullmatch(function.name):
+            if is_conftest(self.file):
+                self.unclear.append((function, "V1M304", "tests elsewhere may request it"))
+                return
+            self.fixtures.append(function)
+            value = next(cell for row, side in zip(rows, sides, strict=True) if side and (cell := _cell(row, 0, 1)))
+            for other in self.unused.functions:
+                if function.name in [argument.arg for argument in every_parameter(other)]:
+                    self._prove_parameter(other, function.name, Known(value.value))
+        elif all(sides):
+            self._parameter_assigned(function, Known(_cell(rows[0], 0, 1).value))  # type: ignore[union-attr]
+
+    def _parameter_assigned(self, function: Function, value: Known) -> None:
+        """`use_v1 = request.param` in a fixture whose only parameter is V1."""
+        scope = self.names.scopes.get(id(function))
+        for statement in function.body:
+            if scope is not None and isinstance(statement, ast.Assign) and _is_request_param(statement.value):
+                target = statement.targets[0]
+                named = isinstance(target, ast.Name) and _ENGINE.fullmatch(target.id)
+                if named and len(scope.bindings.get(target.id, ())) == 1:  # type: ignore[attr-defined]
+                    self.values.prove(scope, target.id, value)  # type: ignore[attr-defined]
+
+    # values that are handed on
+
+    def _platform(self, function: Function) -> None:
+        if function.name == _PLATFORM_METHOD:
+            for argument in every_parameter(function):
+                if argument.arg == "use_v1":
+                    self._prove_parameter(function, "use_v1", Known(True))
+
+    def _assigned(self) -> bool:
+        """`flag = envs.VLLM_USE_V1`, bound once: the flag is the value."""
+        news = False
+        for found in self.file.model.every(ast.Assign):
+            target = found.node.targets[0]
+            if len(found.node.targets) != 1 or not isinstance(target, ast.Name) or found.scope.kind == "class":
+                continue
+            if len(found.scope.bindings.get(target.id, ())) != 1 or self._rebound(target.id):
+                continue
+            known = self.values.known(found.node.value)
+            if known is not None and known.switched and not self.values.withheld(found.node):
+                news |= self.values.prove(found.scope, target.id, known)
+        return news
+
+    def _rebound(self, name: str) -> bool:
+        """Some function declares the name global or nonlocal."""
+        return any(name in scope.elsewhere for scope in self.names.scopes.values())
+
+    def _handed_on(self) -> bool:
+        """A parameter of a function that only this file calls, always with the same folded value."""
+        news = False
+        for function in self.unused.functions:
+            calls = self.unused.known_calls(function)
+            for argument in every_parameter(function) if calls else ():
+                passed = [argument_of(call, function, argument.arg) for call in calls or ()]
+                known = [self.values.known(value) for value in passed if value is not None]
+                same = {(value.value, value.raw) for value in known if value is not None and value.switched}
+                if len(known) == len(passed) and len(same) == 1 and all(value and value.switched for value in known):
+                    news |= self._prove_parameter(function, argument.arg, known[0])  # type: ignore[arg-type]
+        return news
+
+
+def _is_parametrize(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr == "parametrize"
+
+
+def _names(node: ast.expr) -> list[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [name.strip() for name in node.value.split(",") if name.strip()]
+    if isinstance(node, ast.List | ast.Tuple):
+        return [str(item.value) for item in node.elts if isinstance(item, ast.Constant)]
+    return []
+
+
+def _cell(row: ast.expr, position: int, width: int) -> Known | None:
+    """The literal of a row at a position."""
+    if isinstance(row, ast.Call) and getattr(row.func, "attr", getattr(row.func, "id", "")) == "param":
+        cells: list[ast.expr] = row.args
+    elif width > 1:
+        cells = row.elts if isinstance(row, ast.Tuple | ast.List) else []
+    else:
+        cells = [row]
+    if len(cells) != width or not isinstance(cells[position], ast.Constant):
+        return None
+    return Known(cells[position].value)  # type: ignore[attr-defined]
+
+
+def _side(name: str, cell: Known | None) -> bool | None:
+    """True: V1, False: V0, None: neither for certain."""
+    if cell is None:
+        return None
+    text = str(cell.value).lower()
+    versioned = "version" in name.lower() or name.lower() == "engine"
+    on, off = _VERSIONS if versioned else _FLAGS
+    if "version" in name.lower() and "vllm" not in name.lower() and "engine" not in name.lower():
+        on, off = ("v1", "v1"), ("v0", "v0")
+    side = True if text in on else False if text in off else None
+    return side if side is None or not name.lower().endswith("v0") else not side
+
+
+def _fixture_rows(function: Function) -> list[ast.expr] | None:
+    if not is_fixture(function):
+        return None
+    for _, decorator in decorators(function):
+        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
+            if keyword.arg == "params" and isinstance(keyword.value, ast.List | ast.Tuple) and keyword.value.elts:
+                return list(keyword.value.elts)
+    return None
+
+
+def _hands_out_parameter(function: Function) -> bool:
+    """The fixture does nothing but return or yield `request.param`."""
+    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    if len(body) != 1:
+        return False
+    value = body[0].value if isinstance(body[0], ast.Return | ast.Expr) else None
+    value = value.value if isinstance(value, ast.Yield) else value
+    return value is not None and _is_request_param(value)
+
+
+def _is_request_param(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "param" and getattr(node.value, "id", "") == "request"

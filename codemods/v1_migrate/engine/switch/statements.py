@@ -1,0 +1,377 @@
+"""Decides what becomes of each statement: goes, stays, or gives way to one of its arms; and plans the lines for it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ..context import PythonFile
+from .actions import Action, Actions
+from .draft import Draft
+from .expressions import Expressions
+from .tokens import Tokens
+from .values import Values, pure
+
+Block = list[ast.stmt]
+BLOCKS = ("body", "orelse", "finalbody")
+
+
+class Statements:
+    """The walk over a file's blocks. Nothing is planned for code that is dead on V1."""
+
+    def __init__(
+        self, file: PythonFile, values: Values, draft: Draft, expressions: Expressions, actions: Actions
+    ) -> None:
+        self.file = file
+        self.values = values
+        self.draft = draft
+        self.tokens: Tokens = draft.tokens
+        self.expressions = expressions
+        self.actions = actions
+        self.doomed: set[int] = set()  # statements that go
+        self.doomed_spans: list[tuple[int, int]] = []
+        self.arms: dict[int, Block] = {}  # statements that give way to these
+        self.stops: list[ast.stmt] = []  # `pytest.skip(...)` that is now always reached
+        self.chains: dict[int, tuple[list[ast.If], Block]] = {}  # if-chains: arms that stay, and the last block
+
+    # decisions
+
+    def block(self, body: Block) -> None:
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, statement: ast.stmt) -> None:
+        action = self.actions.of(statement)
+        if action is not None:
+            self._act(statement, action)
+        elif isinstance(statement, ast.If):
+            self._chain(statement)
+        elif isinstance(statement, ast.While):
+            self._while(statement)
+        elif isinstance(statement, ast.Assert):
+            self._assert(statement)
+        elif isinstance(statement, ast.Expr) and self._superfluous(statement.value):
+            self.doom(statement)
+            self.expressions.folded(statement.value)
+        elif isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            self._definition(statement)
+        else:
+            self._expressions_of(statement)
+            self._inner_blocks(statement)
+
+    def _inner_blocks(self, statement: ast.stmt) -> None:
+        for name in BLOCKS:
+            self.block(getattr(statement, name, []) or [])
+        for handler in getattr(statement, "handlers", ()):
+            self.block(handler.body)
+        for case in getattr(statement, "cases", ()):
+            if case.guard is not None:
+                self.expressions.fold(case.guard, True)
+            self.block(case.body)
+
+    def _expressions_of(self, statement: ast.stmt) -> None:
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr):
+                self.expressions.fold(child)
+            elif isinstance(child, ast.withitem | ast.keyword | ast.arguments):
+                self.expressions.children(child)
+
+    def _definition(self, statement: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        for decorator in statement.decorator_list:
+            self.expressions.fold(decorator)
+        for child in ast.iter_child_nodes(statement):
+            if isinstance(child, ast.expr) and child not in statement.decorator_list:
+                self.expressions.fold(child)
+            elif isinstance(child, ast.keyword | ast.arguments):
+                self.expressions.children(child)
+        self._inner_blocks(statement)
+
+    def _act(self, statement: ast.stmt, action: Action) -> None:
+        self.expressions.acted(action)
+        if action.deletes:
+            self.doom(statement)
+        elif action.setting == "unknown":
+            self._expressions_of(statement)
+
+    def _superfluous(self, value: ast.expr) -> bool:
+        known = self.values.known(value)
+        return known is not None and known.switched
+
+    def doom(self, statement: ast.stmt) -> None:
+        """The statement goes, with all that is in it."""
+        self.doomed.add(id(statement))
+        self.doomed_spans.append((self._start(statement), self.file.span(statement)[1]))
+
+    def gone(self, node: ast.AST) -> bool:
+        """Nothing of the node will be left."""
+        start, end = self.file.span(node)
+        return any(low <= start and end <= high for low, high in self.doomed_spans) or self.draft.gone(start, end)
+
+    def _assert(self, statement: ast.Assert) -> None:
+        known = self.values.truth(statement.test)
+        if known is None or not known.switched:
+            self.expressions.fold(statement.test, True)
+            if statement.msg is not None:
+                self.expressions.fold(statement.msg)
+        elif known.value:
+            self.doom(statement)
+            self.expressions.folded(statement.test, known.raw)
+        else:
+            for place in list(self.expressions.reads(statement.test)) or [statement.test]:
+                self.expressions.report(
+                    "V1M305", place, False, "the assertion fails on V1: what follows was for V0 only"
+                )
+
+    def _while(self, statement: ast.While) -> None:
+        known = self.values.truth(statement.test)
+        if known is not None and known.switched and not known.value:
+            self.expressions.folded(statement.test, known.raw)
+            self._give_way(statement, statement.orelse)
+        else:
+            self.expressions.fold(statement.test, True)
+            self._inner_blocks(statement)
+
+    # if, elif, else
+
+    def _chain(self, root: ast.If) -> None:
+        """Fold an if-elif-else: arms that are never taken go, the first that always is ends the chain."""
+        chain = self._links(root)
+        last = chain[-1]
+        kept: list[ast.If] = []
+        settled: Block | None = None  # what runs when no kept test holds
+        for link in chain:
+            known = self.values.truth(link.test)
+            if known is None or not known.switched:
+                kept.append(link)
+                self.expressions.fold(link.test, True)
+                continue
+            self.expressions.folded(link.test, known.raw)
+            if known.value:
+                settled = link.body
+                break
+        tail = last.orelse if settled is None else settled
+        if not kept:
+            self._give_way(root, tail)
+            return
+        self._keep(chain, kept, settled, tail)
+        for link in kept:
+            self.block(link.body)
+        self.block(tail)
+
+    def _links(self, root: ast.If) -> list[ast.If]:
+        links = [root]
+        while len(links[-1].orelse) == 1 and self._is_elif(links[-1].orelse[0]):
+            links.append(links[-1].orelse[0])  # type: ignore[arg-type]
+        return links
+
+    def _is_elif(self, statement: ast.stmt) -> bool:
+        start, _ = self.file.span(statement)
+        return isinstance(statement, ast.If) and self.draft.source.text.startswith("elif", start)
+
+    def _keep(self, chain: list[ast.If], kept: list[ast.If], settled: Block | None, tail: Block) -> None:
+        """Plan the lines of a chain that keeps some of its arms."""
+        draft = self.draft
+        self.chains[id(chain[0])] = (kept, tail)
+        if kept[0] is not chain[0]:
+            start, _ = self.file.span(kept[0])
+            draft.delete(start, start + 2)  # "elif" becomes "if"
+        for link in chain:
+            if link in kept:
+                continue
+            start, _ = self.file.span(link)
+            if link.body is settled:
+                colon = self.tokens.colon(self.file.span(link.test)[1])
+                draft.replace(start, colon.start, "else")
+                if link.orelse:
+                    draft.delete_lines(self.arm_end(link.body) + 1, self._chain_end(chain))
+                return
+            draft.delete_lines(draft.line_of(start), self.arm_end(link.body))
+
+    def _chain_end(self, chain: list[ast.If]) -> int:
+        return self.arm_end(chain[-1].orelse or chain[-1].body)
+
+    def _give_way(self, statement: ast.If | ast.While, arm: Block) -> None:
+        """The statement goes and one of its arms takes its place."""
+        if not arm:
+            self.doom(statement)
+            return
+        self.unwrap(statement, arm)
+        self.block(arm)
+        self.stops += [each for each in arm if _skips(each)]
+
+    # lines
+
+    def unwrap(self, statement: ast.stmt, arm: Block) -> None:
+        """Plan the lines for a statement that gives way to one of its blocks."""
+        draft = self.draft
+        self.arms[id(statement)] = arm
+        first = draft.line_of(self.file.span(statement)[0])
+        last = self._last_line(statement)
+        colon = self._colon_before(arm)
+        header = draft.line_of(colon)
+        start = self.first_line(arm[0])
+        outer = draft.indentation(first)
+        if start == header:  # `if x: pass`
+            draft.delete(self.file.span(statement)[0], self.file.span(arm[0])[0])
+            draft.delete_lines(self.arm_end(arm) + 1, last)
+            return
+        above = draft.remarks_above(first) if isinstance(statement, ast.With | ast.AsyncWith) else 0
+        draft.delete_lines(first - above, header, tight=True)
+        end = self.arm_end(arm)
+        draft.shift(header + 1, end, outer, draft.indentation(start))
+        draft.delete_lines(end + 1, last)
+
+    def _colon_before(self, arm: Block) -> int:
+        index = self.tokens.before(self._start(arm[0]))
+        return self.tokens.table[index].start
+
+    def _start(self, statement: ast.stmt) -> int:
+        start, _ = self.file.span(statement)
+        decorators = getattr(statement, "decorator_list", None)
+        if decorators:
+            at = self.tokens.before(self.tokens.parenthesized(*self.file.span(decorators[0]))[0])
+            return self.tokens.table[at].start
+        return start
+
+    def first_line(self, statement: ast.stmt) -> int:
+        """First line, decorators included."""
+        return self.draft.line_of(self._start(statement))
+
+    def _last_line(self, statement: ast.stmt) -> int:
+        tails: list[int] = [self.draft.line_of(self.file.span(statement)[1])]
+        for name in BLOCKS:
+            body = getattr(statement, name, None)
+            if body:
+                tails.append(self.arm_end(body))
+        return max(tails)
+
+    def arm_end(self, body: Block) -> int:
+        """The last line of a block, with the comments behind it that are indented as it is."""
+        draft = self.draft
+        line = end = draft.line_of(max(self.file.span(body[-1])[1] - 1, 0))
+        if not draft.blank_before(self._start(body[0])):  # `if x: a` on one line
+            return end
+        inner = draft.indentation(self.first_line(body[0]))
+        while draft.blank(line + 1) or (draft.comment_only(line + 1) and draft.indentation(line + 1) >= inner):
+            line += 1
+            if line >= len(draft.source.line_starts):
+                break
+            if draft.comment_only(line):
+                end = line
+        return end
+
+    # what is left
+
+    def remaining(self, body: Block) -> list[ast.stmt]:
+        """The statements of a block that stay, those of unwrapped ones included."""
+        left: list[ast.stmt] = []
+        for statement in body:
+            if id(statement) in self.doomed:
+                continue
+            arm = self.arms.get(id(statement))
+            left += [statement] if arm is None else self.remaining(arm)
+        return left
+
+    def blocks(self, statement: ast.stmt) -> list[Block]:
+        """The blocks of a statement that stay with it."""
+        if id(statement) in self.chains:
+            kept, tail = self.chains[id(statement)]
+            return [*(link.body for link in kept), tail]
+        found: list[Block] = [getattr(statement, name, None) or [] for name in BLOCKS]
+        parts = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
+        return [*found, *(part.body for part in parts)]
+
+    def settle(self, body: Block) -> bool:
+        """Doom what its emptied blocks make superfluous; True when that doomed something."""
+        changed = False
+        for statement in self.remaining(body):
+            for inner in self.blocks(statement):
+                changed |= self.settle(inner)
+            if isinstance(statement, ast.If) and self._vain(statement):
+                self.doom(statement)
+                changed = True
+        return changed
+
+    def _vain(self, statement: ast.If) -> bool:
+        """All arms became empty, and the tests have no effect of their own."""
+        blocks = [block for block in self.blocks(statement) if block]
+        links = self.chains[id(statement)][0] if id(statement) in self.chains else [statement]
+        return not any(self.remaining(block) for block in blocks) and all(pure(link.test) for link in links)
+
+    # the lines of what goes
+
+    def emit(self, body: Block, owner: ast.AST) -> None:
+        """Plan the lines of everything doomed, and `pass` where a block would be left empty."""
+        left = self.remaining(body)
+        if not left and body and not isinstance(owner, ast.Module):
+            self._hollow(body, owner)
+            return
+        self._erase(body, isinstance(owner, ast.Module))
+        for statement in left:
+            for inner in self.blocks(statement):
+                self.emit(inner, statement)
+
+    def _hollow(self, body: Block, owner: ast.AST) -> None:
+        """Nothing of the block is left: an `else` goes, anything else gets `pass`."""
+        for link in self._every_link(owner):
+            if link.body is body and link not in self.chains[id(owner)][0]:  # an `elif` that would become the `else`
+                self.draft.delete_lines(self.draft.line_of(self.file.span(link)[0]), self.arm_end(body))
+                return
+        if self._is_else(body, owner):
+            colon = self.tokens.before(self._start(body[0]))
+            word = self.tokens.table[colon - 1]
+            if self.tokens.table[colon].text == ":" and word.text == "else":
+                self.draft.delete_lines(self.draft.line_of(word.start), self.arm_end(body))
+                return
+        first = next(iter(self._going(body)))
+        start, end = self._start(first), self.file.span(first)[1]
+        self._erase(body, False, spare=first)
+        self.draft.replace(start, end, "pass")
+
+    def _every_link(self, owner: ast.AST) -> list[ast.If]:
+        return self._links(owner) if isinstance(owner, ast.If) and id(owner) in self.chains else []
+
+    def _is_else(self, body: Block, owner: ast.AST) -> bool:
+        chain = self.chains.get(id(owner))
+        return body is (chain[1] if chain else getattr(owner, "orelse", None))
+
+    def _going(self, body: Block) -> Iterator[ast.stmt]:
+        for statement in body:
+            if id(statement) in self.doomed:
+                yield statement
+            elif id(statement) in self.arms:
+                yield from self._going(self.arms[id(statement)])
+
+    def _erase(self, body: Block, top: bool, spare: ast.stmt | None = None) -> None:
+        for position, statement in enumerate(body):
+            if id(statement) in self.arms and id(statement) not in self.doomed:
+                self._erase(self.arms[id(statement)], top, spare)
+            elif id(statement) in self.doomed and statement is not spare:
+                self._erase_one(body, position, top)
+
+    def _erase_one(self, body: Block, position: int, top: bool) -> None:
+        draft, statement = self.draft, body[position]
+        start, end = self._start(statement), self.file.span(statement)[1]
+        first, last = draft.line_of(start), draft.line_of(end)
+        beside = [
+            other
+            for other in body
+            if draft.line_of(self.file.span(other)[1]) == last or self.first_line(other) == first
+        ]
+        alone = draft.blank_before(start) and draft.blank_behind(end)
+        if alone or (all(id(other) in self.doomed for other in beside) and draft.blank_before(self._start(beside[0]))):
+            if isinstance(statement, ast.If | ast.While | ast.With | ast.FunctionDef | ast.AsyncFunctionDef):
+                last = self._last_line(statement)
+            draft.delete_lines(first - draft.remarks_above(first), last, tight=position == 0 and not top)
+        elif position + 1 < len(body) and body[position + 1] in beside:
+            draft.delete(start, self._start(body[position + 1]))
+        elif position and body[position - 1] in beside:
+            draft.delete(self.file.span(body[position - 1])[1], end)
+        else:
+            draft.replace(start, end, "pass")
+
+
+def _skips(statement: ast.stmt) -> bool:
+    """`pytest.skip(...)` as a statement."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "skip"

@@ -1,0 +1,80 @@
+"""A call that the target's function or class refuses.
+
+## What it does
+Binds the arguments of each call of a vLLM function, class or method to the target's parameters: unknown keywords, too
+many positional arguments, missing required ones. Methods are found through what the file says of an object (`x: LLM`,
+`x = LLM(...)`, `self.x = LLM(...)`) and through `super()`.
+
+## Why
+A name that survived is no promise that its call did. The failure is a TypeError when the line is reached.
+
+## Example
+```python
+from vllm.attention.selector import get_attn_backend
+
+get_attn_backend(64, dtype, "auto", 16, False, use_v1=True)
+```
+The finding names the parameters that the target has.
+
+## Safety
+*manual*. What can be dropped, named or translated is the business of V1M112.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..engine.call_check import Diagnosis, diagnoses
+from ..engine.callshape import spelled
+from ..findings import Effort, Finding, Severity
+from .metadata_builder import handled_elsewhere
+from .rule import Phase, Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+
+
+class ChangedCall(Rule):
+    id = "V1M113"
+    slug = "changed-call"
+    summary = "call that the target refuses"
+    phase = Phase.CALLS
+
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        if file.legacy:
+            return
+        for found in diagnoses(file):
+            if found.refused and not found.callee.contract and not handled_elsewhere(found.callee.old):
+                finding = self._say(file, found)
+                if finding is not None:
+                    yield finding
+
+    def _say(self, file: PythonFile, found: Diagnosis) -> Finding | None:
+        accepted = [release for release, _ in found.callee.accepting(found.given)]
+        if not accepted and not found.alien:
+            return None  # no release is known to take it: what is written here is not what it looks like
+        new, target = found.callee.new, file.judge.target
+        start, end = file.span(found.call.func)
+        written = f"vLLM {accepted[-1]} takes it" if accepted else "no release before it is known to"
+        return file.finding(
+            self.id,
+            start,
+            end,
+            f"vLLM {target} refuses this call of `{new}` ({'; '.join(_reasons(found))}); {written}",
+            Severity.ERROR if accepted else Severity.WARNING,
+            effort=Effort.MINUTES,
+            advice=f"The parameters there: `{new.rpartition('.')[2]}({spelled(found.callee.params)})`.",
+            name=found.callee.old,
+        )
+
+
+def _reasons(found: Diagnosis) -> Iterator[str]:
+    if found.alien:
+        yield "no keyword " + ", ".join(f"`{name}`" for name in found.alien)
+    if found.stuck:
+        yield found.stuck
+    if found.misfit.missing:
+        yield "missing " + ", ".join(f"`{name}`" for name in found.misfit.missing)
+    if found.misfit.repeated:
+        yield "given twice: " + ", ".join(f"`{name}`" for name in found.misfit.repeated)

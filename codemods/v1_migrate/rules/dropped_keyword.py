@@ -1,0 +1,116 @@
+"""An argument that the target's function or class does not take any more.
+
+## What it does
+Compares the arguments of each call of a vLLM function, class or method with the signatures of the releases before the
+target and with the target's. Arguments that asked for nothing (None, False, what was the default) go; positional
+arguments behind a parameter that left the middle of the list get their names; a keyword whose meaning lives on under
+another name is translated. An argument that carried a value is reported with what to do instead.
+
+## Why
+`blocksparse_params` left the middle of a positional list: what stands behind it would silently be taken for something
+else. The other dropped keywords are a TypeError when the line is reached, not when the file is imported.
+
+## Example
+```python
+from vllm import LLM
+
+llm = LLM("m", device="cpu", num_lookahead_slots=0, disable_async_output_proc=True)
+```
+becomes
+```python
+from vllm import LLM
+
+llm = LLM("m", disable_async_output_proc=True)
+```
+and `disable_async_output_proc=True` is reported, because it carried a value.
+
+## Safety
+*bridge* for what is dropped or named: the older releases read the result in the same way. *v1* for what is translated.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..engine.call_check import Diagnosis, diagnoses
+from ..engine.member_settings import member_setting
+from ..findings import Finding, Safety, Severity
+from .dropped_values import ADVICE
+from .metadata_builder import handled_elsewhere
+from .rule import Phase, Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+
+
+class DroppedKeyword(Rule):
+    id = "V1M112"
+    slug = "dropped-keyword"
+    summary = "argument that the target does not take any more"
+    safety = Safety.BRIDGE
+    phase = Phase.CALLS
+
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        if file.legacy:
+            return
+        for found in diagnoses(file):
+            if not handled_elsewhere(found.callee.old):
+                yield from self._edited(file, found)
+                yield from self._carried(file, found)
+
+    def _edited(self, file: PythonFile, found: Diagnosis) -> Iterator[Finding]:
+        if not found.edited or found.items is None:
+            return
+        start, end = file.span(found.call.func)
+        edits = found.items.edits() if file.allowed(self.id, found.callee.old) else ()
+        yield file.finding(
+            self.id,
+            start,
+            end,
+            f"`{found.callee.new}` on vLLM {file.judge.target}: {_deeds(found)}",
+            Severity.ERROR,
+            safety=Safety.V1 if found.translated or found.handed_on else Safety.BRIDGE,
+            name=found.callee.old,
+            edits=edits,
+        )
+
+    def _carried(self, file: PythonFile, found: Diagnosis) -> Iterator[Finding]:
+        for name, value in found.carried:
+            start, end = file.span(value)
+            yield file.finding(
+                self.id,
+                start,
+                end,
+                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value",
+                Severity.ERROR,
+                advice=advice_for(found.callee.new, name, value),
+                name=found.callee.old,
+            )
+
+
+def _deeds(found: Diagnosis) -> str:
+    deeds = []
+    if found.dropped:
+        listed = ", ".join(f"`{name}`" for name in found.dropped)
+        deeds.append(f"{listed} is gone and asked for nothing here")
+    if found.handed_on:
+        listed = ", ".join(f"`{name}`" for name in found.handed_on)
+        deeds.append(f"{listed} is gone and nothing passes it any more")
+    if found.translated:
+        deeds.append(", ".join(f"`{old}` is `{new}` now" for old, new in found.translated))
+    if found.named:
+        deeds.append("arguments are named, since their positions changed")
+    return "; ".join(deeds)
+
+
+def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:
+    """What to do about a dropped keyword: the table's words for this callee, else this rule's for the keyword."""
+    words = ADVICE.get(name, "")  # by the name alone: the same keyword stands in several constructors
+    setting = member_setting("keyword", callee, name)
+    if setting is not None:
+        words = setting.advice
+    if not words and value is not None and not isinstance(value, ast.Constant):
+        words = "Leave it out if the value can only be None, False or what was the default."
+    return words or "Leave it out, or find what took its place in the release notes."

@@ -1,0 +1,269 @@
+"""A field or method of an object whose class lost it, or means something else by it.
+
+## What it does
+Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self) and
+looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. What only changed its name, or can
+be computed from the object alone, is rewritten; everything else is reported with the formula.
+
+## Why
+An import that was moved says nothing about `metadata.prefill_metadata.seq_lens_tensor` four hundred lines further down.
+
+## Example
+```python
+from vllm.config import SchedulerConfig
+
+def chunked(config: SchedulerConfig) -> bool:
+    return config.chunked_prefill_enabled
+```
+becomes, for vLLM 0.32.0,
+```python
+from vllm.config import SchedulerConfig
+
+def chunked(config: SchedulerConfig) -> bool:
+    return config.enable_chunked_prefill
+```
+
+## Safety
+*v1* for renames and expressions. The fields of `TorchSDPAMetadata` have no equals in `CPUAttentionMetadata`, which
+describes prefills and decodes together: a finding says how each is derived. An annotated object may be of a subclass
+of yours that keeps the field: such a finding is a warning.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..engine.callees import callees_of
+from ..engine.guards import probed, version_guard
+from ..engine.instances import Instance, Instances, instances_of
+from ..engine.member_settings import member_setting, renamed_to
+from ..engine.rebuild import begin
+from ..engine.scopes import Node, Use
+from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..names.index import Param
+from .metadata_common import adapt_common
+from .metadata_constructor import adapt, destination_of
+from .metadata_family import FORMULAS, SAME_NAME, family_of
+from .rule import Phase, Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+    from ..engine.verdicts import Judge
+
+# Attributes of CommonAttentionMetadata that went, by what computes them from the object itself.
+_COMMON_READS = {
+    "num_computed_tokens_cpu": "compute_num_computed_tokens().cpu()",
+    "seq_lens_cpu": "seq_lens.cpu()",
+}
+_SAME_OBJECT = ("prefill_metadata", "decode_metadata")  # of CPU metadata: the object itself, or None
+
+
+class MetadataField(Rule):
+    id = "V1M102"
+    slug = "metadata-field"
+    summary = "attribute that the object's class does not have on the target, or means something else by"
+    safety = Safety.V1
+    phase = Phase.CALLS
+
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        if file.legacy:
+            return
+        instances = instances_of(file)
+        for use in file.model.uses:
+            finding = self._use(file, use, instances) if use.attributes else None
+            if finding is None or version_guard(use.path, use.node) is not None:
+                continue
+            if not probed(use.path, use.attributes):
+                yield finding
+        for found in file.model.nodes.get(ast.Call, ()):
+            yield from self._replace(file, found, instances)
+
+    def _use(self, file: PythonFile, use: Use, instances: Instances) -> Finding | None:
+        instance, rest = owner_of(use, instances)
+        if instance is None or not rest:
+            return None
+        chain = chain_nodes(use)
+        for position, attribute in enumerate(rest):
+            node = chain[len(chain) - len(rest) + position]
+            finding = self._attribute(file, instance, attribute, node, use)
+            if finding is not None:
+                return finding
+            if family_of(instance.dotted) != "cpu" or attribute not in _SAME_OBJECT:
+                return None
+        return None
+
+    def _attribute(
+        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, use: Use
+    ) -> Finding | None:
+        judge = file.judge
+        owner = judge.judge(instance.dotted)
+        new = instance.dotted if owner.status == "present" else owner.new
+        if (
+            not new.startswith("vllm.")
+            or attribute.startswith("__")
+            or (file.tree.is_vllm and owner.status == "present")
+        ):
+            return None
+        old_known = judge.known(f"{instance.dotted}.{attribute}")
+        there = judge.index.resolve(f"{new}.{attribute}", judge.target).found
+        family = family_of(instance.dotted)
+        if (
+            family == "cpu"
+            and there
+            and family_of(new) == "cpu"
+            and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
+        ):
+            return self._other_meaning(file, instance, attribute, node, new)
+        if there is not False or not old_known:
+            return None
+        return self._gone(file, instance, attribute, node, new, use)
+
+    def _other_meaning(
+        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str
+    ) -> Finding | None:
+        if attribute not in SAME_NAME:
+            return None
+        start, end = name_span(file, node)
+        return file.finding(
+            self.id, start, end, f"`{attribute}` of `{new}` means something else on vLLM {file.judge.target}",
+            Severity.WARNING, effort=Effort.HOURS, advice=f"There {SAME_NAME[attribute]}.", name=instance.dotted,
+        )  # fmt: skip
+
+    def _gone(
+        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str, use: Use
+    ) -> Finding:
+        judge = file.judge
+        start, end = name_span(file, node)
+        member = judge.judge(f"{instance.dotted}.{attribute}")
+        family = family_of(instance.dotted)
+        replacement = self._replacement(file, instance, attribute, node, new)
+        setting = member_setting("field", instance.dotted, attribute)
+        advice = setting.advice if setting is not None else member.advice
+        if family in ("cpu", "abstract") and attribute in FORMULAS:
+            advice = f"On V1: {FORMULAS[attribute]}."
+        edits: tuple[Edit, ...] = ()
+        if replacement and file.allowed(self.id, instance.dotted):
+            edits = (Edit(start, end, attribute, replacement),)
+        old_name, new_name = instance.dotted.rpartition(".")[2], new.rpartition(".")[2]
+        text = f"`{new}` has no `{attribute}` on vLLM {judge.target}"
+        if old_name != new_name and family is None:
+            text = f"`{instance.dotted}` is `{new}` on vLLM {judge.target}, which has no `{attribute}`"
+        certain = instance.built or bool(edits) or family != "abstract"
+        if not certain:
+            text += "; a subclass of yours may still have it"
+        return file.finding(
+            self.id,
+            start,
+            end,
+            text,
+            Severity.ERROR if certain else Severity.WARNING,
+            safety=Safety.V1 if edits else Safety.MANUAL,
+            effort=Effort.MINUTES,
+            advice="" if edits else advice,
+            name=instance.dotted,
+            primary=judge.judge(instance.dotted).fate != "contract",
+            edits=edits,
+        )
+
+    def _replacement(self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str) -> str:
+        """What to write instead of the attribute's name; "" where a person has to."""
+        judge = file.judge
+        start, end = name_span(file, node)
+        if file.source.text[start:end] != attribute:
+            return ""
+        member = judge.judge(f"{instance.dotted}.{attribute}")
+        setting = member_setting("field", instance.dotted, attribute)
+        new_name = renamed_to(setting, judge.target) if setting is not None else ""
+        if new_name and judge.index.resolve(f"{new}.{new_name}", judge.target).found:
+            return new_name
+        owner, _, renamed = member.new.rpartition(".")
+        if member.fate == "moved" and owner and _same(judge, owner, new):
+            return renamed
+        expression = _COMMON_READS.get(attribute, "") if family_of(instance.dotted) == "common" else ""
+        first = expression.partition(".")[0].partition("(")[0]
+        if expression and isinstance(node.ctx, ast.Load) and judge.index.resolve(f"{new}.{first}", judge.target).found:
+            return expression
+        return ""
+
+    # dataclasses.replace
+
+    def _replace(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
+        call: ast.Call = found.node
+        if len(call.args) != 1 or not call.keywords or not _is_replace(call, found):
+            return
+        instance = instances.of_expression(call.args[0], found.scope)
+        family = family_of(instance.dotted) if instance is not None else None
+        if instance is None or family not in ("cpu", "common"):
+            return
+        params = _fields(file, instance.dotted)
+        rebuild = begin(file, call, None, params, skip=1)
+        if isinstance(rebuild, str) or not params:
+            return
+        if family == "cpu":
+            destination = destination_of(file, instance.dotted)
+            if destination is not None:
+                adapt(rebuild, destination, partial=True)
+            problems = rebuild.problems
+        else:
+            problems = adapt_common(rebuild, params, partial=True)
+        start, end = file.span(call.func)
+        edits = rebuild.items.edits() if not problems and file.allowed(self.id, instance.dotted) else ()
+        if problems or rebuild.deeds:
+            yield file.finding(
+                self.id, start, end, f"`replace` of a `{instance.dotted}`: {'; '.join(problems or rebuild.deeds)}",
+                Severity.ERROR, safety=Safety.V1 if edits else Safety.MANUAL, effort=Effort.HOURS,
+                name=instance.dotted, edits=edits,
+            )  # fmt: skip
+
+
+def _same(judge: Judge, one: str, other: str) -> bool:
+    """Two names of the target mean one class."""
+    first, second = judge.index.resolve(one, judge.target), judge.index.resolve(other, judge.target)
+    return bool(first.found) and first.canonical == second.canonical
+
+
+def _fields(file: PythonFile, dotted: str) -> tuple[Param, ...]:
+    """The constructor's parameters of what a metadata class becomes; empty where they cannot be told."""
+    if family_of(dotted) == "cpu":
+        destination = destination_of(file, dotted)
+        return destination.fields if destination is not None else ()
+    callee = callees_of(file).named(dotted, "name")
+    return callee.params if callee is not None else ()
+
+
+def _is_replace(call: ast.Call, found: Node) -> bool:
+    """`dataclasses.replace(...)`, or `replace(...)` imported from there."""
+    function = call.func
+    name = function.value if isinstance(function, ast.Attribute) and function.attr == "replace" else function
+    if not isinstance(name, ast.Name):
+        return False
+    bindings = found.scope.lookup(name.id)
+    targets = {binding.target for binding in (bindings[1] if bindings else ())}
+    return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})
+
+
+def owner_of(use: Use, instances: Instances) -> tuple[Instance | None, tuple[str, ...]]:
+    """The typed object that a chain starts from, and the attributes behind it."""
+    if use.name == "self":
+        return instances.of_self(use.attributes[0], use.scope), use.attributes[1:]
+    if not use.name:
+        return None, ()
+    return instances.of_name(use.name, use.scope), use.attributes
+
+
+def chain_nodes(use: Use) -> list[ast.Attribute]:
+    """The attribute nodes of a chain, first attribute first."""
+    nodes: list[ast.Attribute] = []
+    node: ast.expr = use.node
+    while isinstance(node, ast.Attribute):
+        nodes.append(node)
+        node = node.value
+    return nodes[::-1]
+
+
+def name_span(file: PythonFile, node: ast.Attribute) -> tuple[int, int]:
+    """Where the attribute's own name stands."""
+    _, end = file.span(node)
+    return end - len(node.attr), end

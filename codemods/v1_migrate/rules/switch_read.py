@@ -1,0 +1,95 @@
+"""Code that asks which engine runs, although only V1 is left.
+
+## What it does
+Folds every read of `VLLM_USE_V1` to true: `envs.VLLM_USE_V1`, `os.environ`, `os.getenv`, `envs.is_set`, and what is
+computed from them. Of an `if` the arm for V1 stays, moved to the left; conditions lose the superfluous part; names,
+parameters, fixtures and imports that only the folded code used go, too.
+
+## Why
+On V1-only releases the question has one answer, and from 0.11.2 on asking it through `vllm.envs` is an AttributeError.
+
+## Example
+```python
+if envs.VLLM_USE_V1 and current_platform.is_cpu():
+    worker = "v1"
+else:
+    worker = "v0"
+```
+becomes
+```python
+if current_platform.is_cpu():
+    worker = "v1"
+else:
+    worker = "v0"
+```
+
+## Safety
+*v1*. What short-circuit evaluation would have run still runs. A test of the raw text (`if os.getenv("VLLM_USE_V1"):`)
+is folded as it was meant, and the finding says so: the text `0` passes it, too. Code that sets the switch to 0 around
+the read, or that first tests whether the release has it, is reported and left alone; so is, for a 0.10 target, code
+that is not only for CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..engine.switch.plan import SUBJECT, plan_of
+from ..findings import Finding, Safety, Severity
+from .rule import Phase, Rule
+
+if TYPE_CHECKING:
+    from ..engine.context import PythonFile
+    from ..engine.occurrences import Occurrence
+
+
+class SwitchRead(Rule):
+    id = "V1M201"
+    slug = "engine-switch-read"
+    summary = "asks which engine runs, and only V1 is left"
+    safety = Safety.V1
+    phase = Phase.DEAD_CODE
+    folds = True
+    order = -1
+
+    def claims(self, occurrence: Occurrence) -> bool:
+        return occurrence.dotted == SUBJECT and occurrence.form in ("import", "chain")
+
+    def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
+        return self._say(file, occurrence.start, occurrence.end, False, "")
+
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        plan = plan_of(file)
+        for note in plan.notes:
+            if note.rule == self.id:
+                finding = self._say(file, note.start, note.end, note.edited, note.remark)
+                yield (
+                    finding
+                    if not note.edited
+                    else file.finding(
+                        self.id,
+                        note.start,
+                        note.end,
+                        finding.message,
+                        finding.severity,
+                        safety=Safety.V1,
+                        advice=finding.advice,
+                        name=SUBJECT,
+                        edits=plan.edits,
+                    )
+                )
+
+    def _say(self, file: PythonFile, start: int, end: int, edited: bool, remark: str) -> Finding:
+        gone = file.judge.judge(SUBJECT).missing
+        text = " ".join(file.source.text[start:end].split())
+        text = text if len(text) < 60 else text[:57] + "..."
+        message = f"`{text}` is true on vLLM {file.judge.target}, which has only V1"
+        if gone and "environ" not in text and "getenv" not in text:
+            message = f"vLLM {file.judge.target} has only V1, and `{SUBJECT}` is gone"
+        severity = Severity.ERROR if gone and "environ" not in text and "getenv" not in text else Severity.WARNING
+        if edited:
+            return file.finding(self.id, start, end, message, severity, advice=remark, name=SUBJECT)
+        advice = f"Not edited: {remark}. " if remark else ""
+        advice += "Keep the V1 arm and drop the test."
+        return file.finding(self.id, start, end, message, severity, advice=advice, name=SUBJECT)
