@@ -113,7 +113,7 @@ REPAIRED = [
 
 @pytest.mark.parametrize(("target", "before", "after"), REPAIRED)
 def test_repaired(target: str, before: str, after: str) -> None:
-    outcome = rewrite(before, target)
+    outcome = rewrite(before, target, ignore=frozenset({"V1M2"}))
     assert outcome.text == after
     assert [finding.fixed for finding in outcome.said("V1M111")] == [True]
 
