@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 from ..engine.both import is_guarded_import
 from ..engine.tree import absolute
 from ..findings import Edit, Finding, Safety, Severity
-from .rule import Rule
+from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -49,7 +49,7 @@ class GuardedImport(Rule):
     summary = "import guarded for two releases (folded away when this rule is selected)"
     severity = Severity.INFO
     safety = Safety.V1
-    phase = 0
+    phase = Phase.DEAD_CODE
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if self.id not in file.settings.select or file.settings.also:

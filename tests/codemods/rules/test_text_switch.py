@@ -354,3 +354,27 @@ def test_a_suppression_keeps_its_line_and_no_other() -> None:
     before = "export VLLM_USE_V1=1  # v1: ignore[V1M401] the old image\nVLLM_USE_V1=1 vllm serve\n"
     outcome = rewrite(before, kind=Kind.SHELL)
     assert outcome.text == "export VLLM_USE_V1=1  # v1: ignore[V1M401] the old image\nvllm serve\n"
+
+
+DOCSTRINGS = [
+    pytest.param("VLLM_USE_V1=1 python x.py", "python x.py", id="a line of usage"),
+    pytest.param("A=1 VLLM_USE_V1=1 \\\n    vllm serve m", "A=1 \\\n    vllm serve m", id="a continued line"),
+    pytest.param("```bash\nexport VLLM_USE_V1=1\nvllm\n```", "```bash\nvllm\n```", id="a fence"),
+    pytest.param("Call ``VLLM_USE_V1=1 vllm serve``.", "Call ``vllm serve``.", id="code in a sentence"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), DOCSTRINGS)
+def test_docstrings_of_python(before: str, after: str) -> None:
+    text = 'r"""How to:\n\n%s\n"""\nimport vllm\n'
+    outcome = rewrite(text % before)
+    assert outcome.text == text % after
+    assert outcome.rules == {SWITCH}
+
+
+def test_a_request_for_v0_in_a_docstring_is_information_unless_unsafe() -> None:
+    text = '"""VLLM_USE_V1=0 vllm serve"""\nimport vllm\n'
+    assert [f.severity for f in rewrite(text).said(SWITCH)] == [Severity.INFO]
+    assert rewrite('"""\nVLLM_USE_V1=0 vllm serve\n"""\nimport vllm\n', unsafe=True).text == (
+        '"""\nvllm serve\n"""\nimport vllm\n'
+    )
