@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.textual.arguments import Arguments, argument_lists
 from ..engine.textual.embedded import in_program
+from ..engine.textual.pieces import pieces
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
 from ..names.flags import Flag, options
@@ -84,7 +85,10 @@ class TextFlag(Rule):
     ) -> Iterator[Finding]:
         """Options in variables, arrays and sentences: whose they are is a guess, so nothing is edited."""
         python = in_program(file.source.text, Kind(file.kind))
+        others = _of_others(file)
         for match in needle.finditer(file.source.text):
+            if any(start <= match.start() < end for start, end in others):
+                continue
             name = match.group().replace("_", "-")
             if match.start() in covered or python(match.start()):
                 continue
@@ -106,6 +110,14 @@ class TextFlag(Rule):
             advice=flag.advice or "Look for its successor in `vllm serve --help=all`.",
             edits=(edit,) if edit else (),
         )
+
+
+def _of_others(file: TextFile) -> list[tuple[int, int]]:
+    """Stretches of a document that show commands and never say vllm."""
+    if file.kind not in (Kind.MARKDOWN, Kind.RST):
+        return []
+    shown = (piece.view for piece in pieces(file.source.text, Kind(file.kind)) if not piece.inline)
+    return [(v.place(0), v.place(len(v.text))) for v in shown if "vllm" not in v.text.lower()]
 
 
 def _on_its_own(text: str, match: re.Match[str]) -> bool:

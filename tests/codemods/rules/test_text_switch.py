@@ -111,6 +111,14 @@ SHELL = [
         'ray submit --json \'{"env_vars": {"A": "2"}}\' vllm\n',
         id="in JSON inside quotes",
     ),
+    pytest.param(
+        'a\necho "VLLM_USE_V1=1" >> "$GITHUB_ENV"\necho "export VLLM_USE_V1=1" >> ~/.bashrc\nvllm\n',
+        "a\nvllm\n",
+        id="written to a file that shells read",
+    ),
+    pytest.param(
+        "export VLLM_USE_V1=1 VLLM_USE_V1=1\nvllm\n", "vllm\n", id="said twice: an export is never left empty"
+    ),
     pytest.param("export VLLM_USE_V1=1 # for now\nvllm\n", "vllm\n", id="a remark behind it goes with it"),
 ]
 

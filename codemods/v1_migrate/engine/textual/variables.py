@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .cuts import Cut, Part
-from .shell import Command, Script, Word, unquoted
+from .shell import EXPORTS, Command, Script, Word, unquoted
 
-_EXPORTS = frozenset(("export", "declare", "typeset", "readonly", "local", "ENV", "ARG", "env", "%env", "%set_env"))
+_EXPORTS = EXPORTS | {"env"}
 _OPTIONS = frozenset(("-e", "--env", "-x", "--build-arg"))  # docker, podman, mpirun; a variable follows
 _RUNNERS = frozenset(("env", "sudo", "exec", "nohup", "time", "command"))
 _MAKE_OPERATORS = frozenset(("=", ":=", "?=", "::=", "+="))
@@ -52,6 +52,8 @@ def _is_data(script: Script) -> bool:
 
 def _use(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
     name, value = _assigned(word.text)
+    if command.name == "echo" and index == 1:
+        return _written(command, at, word, wanted)
     before = command.words[index - 1].text if index else ""
     if wanted.fullmatch(name):
         if index < command.assignments:
@@ -69,6 +71,15 @@ def _use(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[s
     if wanted.fullmatch(bare):
         return _bare(command, at, index, word, bare)
     return _inside(command, at, index, word, wanted)
+
+
+def _written(command: Command, at: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
+    """`echo "NAME=1" >> "$GITHUB_ENV"`, `echo "export NAME=1" >> ~/.bashrc`: the line is for a shell to read."""
+    name, value = _assigned(re.sub(r"\A([\"']?)export\s+", r"\1", word.text))
+    appended = len(command.words) == 4 and command.words[2].text == ">>"
+    if not appended or not wanted.fullmatch(name):
+        return None
+    return Use(name, word.start, word.end, value, "set", Part(at, 0, 3, True))
 
 
 def _assigned(text: str) -> tuple[str, str | None]:
