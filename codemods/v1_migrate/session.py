@@ -216,6 +216,7 @@ class Session:
     def _next(self, report: Report) -> str:
         path = shlex.quote(report.path)
         options = f" --target {shlex.quote(self.request.target)}" if self.request.target else ""
+        options += f" --also {shlex.quote(self.request.also)}" if self.request.also else ""
         if self.request.command == "plan":
             return f"v1-migrate rewrite {path} --diff{options}"
         if self.request.command == "verify":

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..engine.textual.arguments import Arguments, argument_lists
@@ -34,7 +35,7 @@ from ..engine.textual.embedded import in_program
 from ..engine.textual.pieces import pieces
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
-from ..names.flags import Flag, options
+from ..names.flags import Flag, gone_options
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ class TextFlag(Rule):
     phase = Phase.AFTER
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        gone = {name: flag for name, flag in options().items() if flag.missing(file.judge.target)}
+        gone = gone_options(file.judge.target)
         text = file.source.text
-        needle = re.compile("|".join(f"(?<![\\w-]){_either(name)}(?![\\w-])" for name in gone))
+        needle = _needle(file.judge.target)
         if not gone or not needle.search(text):
             return
         covered: set[int] = set()
@@ -126,9 +127,11 @@ def _on_its_own(text: str, match: re.Match[str]) -> bool:
     return _OPTIONS_ONLY.match(left) is not None and text.startswith("cpu", match.end() + 1)
 
 
-def _either(name: str) -> str:
-    """The option as written: vLLM takes underscores for hyphens."""
-    return "--" + re.escape(name[2:]).replace(r"\-", "[-_]")
+@cache
+def _needle(target: str) -> re.Pattern[str]:
+    """Any option that is gone, as written: vLLM takes underscores for hyphens. `--` first: that is fast to find."""
+    names = (re.escape(name[2:]).replace(r"\-", "[-_]") for name in gone_options(target))
+    return re.compile(rf"--(?<![\w-]--)(?:{'|'.join(names)})(?![\w-])")
 
 
 def _used(arguments: Arguments, gone: dict[str, Flag]) -> Iterator[tuple[Flag, int, int]]:

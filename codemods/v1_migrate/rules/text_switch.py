@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..engine.context import AnyFile, PythonFile, TextFile
 
 SWITCH = "VLLM_USE_V1"
-_WANTED = re.compile(rf"(?<!\w){SWITCH}(?!\w)")
+_WANTED = re.compile(rf"{SWITCH}(?:(?<!\w{SWITCH})|(?<=\s-e{SWITCH}))(?!\w)")
 _OF_CPU = re.compile(r"VLLM_CPU_|VLLM_TARGET_DEVICE\s*[=:]\s*[\"']?cpu|--device[ =]cpu|\bcpu_model\b")
 _ONE_ENGINE, _UNREAD = Version("0.11.0"), Version("0.11.1")
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)

@@ -67,6 +67,7 @@ SHELL = [
         'docker run --env "VLLM_USE_V1=1" vllm\n', "docker run vllm\n", id="a long option with a quoted value"
     ),
     pytest.param("docker run --env=VLLM_USE_V1=1 vllm\n", "docker run vllm\n", id="an option joined with its value"),
+    pytest.param("docker run -eVLLM_USE_V1=1 vllm\n", "docker run vllm\n", id="a short option joined with its value"),
     pytest.param(
         "export VLLM_USE_V1=1\ndocker run -e VLLM_USE_V1 vllm\n", "docker run vllm\n", id="handed on without a value"
     ),

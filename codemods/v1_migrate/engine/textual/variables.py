@@ -13,6 +13,8 @@ _EXPORTS = EXPORTS | {"env"}
 _OPTIONS = frozenset(("-e", "--env", "-x", "--build-arg"))  # docker, podman, mpirun; a variable follows
 _RUNNERS = frozenset(("env", "sudo", "exec", "nohup", "time", "command"))
 _MAKE_OPERATORS = frozenset(("=", ":=", "?=", "::=", "+="))
+_JOINED = re.compile(r"(?:--env=|-e=?)[\"']?(?P<name>[A-Za-z_]\w*)(?:=(?P<value>[^\"']*))?[\"']?\Z")
+_LISTED = re.compile(r"(?P<before>[,=])(?P<name>[A-Za-z_]\w*)=(?P<value>[^,\s\"']*)")
 _TALK = frozenset(("echo", "printf", "log", "logger", "print", "info"))
 
 
@@ -129,23 +131,21 @@ def _bare(command: Command, at: int, index: int, word: Word, name: str) -> Use |
 
 def _inside(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
     """`--env=NAME=1`, `-eNAME=1`, `--export=ALL,NAME=1`."""
-    if not word.text.startswith("-"):
-        return None
-    match = re.match(
-        rf"(?P<option>--env=|-e=?)[\"']?(?P<name>{wanted.pattern})(?:=(?P<value>[^\"']*))?[\"']?\Z", word.text
-    )
-    if match:
+    match = _JOINED.match(word.text)
+    if match and wanted.fullmatch(match["name"]):
         form = "pass" if match["value"] is None else "set"
         value = None if match["value"] is None else unquoted(match["value"])
         return Use(match["name"], word.start, word.end, value, form, Part(at, index, index))
-    item = re.search(rf"(?P<before>[,=])(?P<name>{wanted.pattern})=(?P<value>[^,\s\"']*)(?P<after>,?)", word.text)
+    items = _LISTED.finditer(word.text) if word.text.startswith("-") else iter(())
+    item = next((found for found in items if wanted.fullmatch(found["name"])), None)
     if item is None:
         return None
-    start, end = word.start + item.start(), word.start + item.end()
+    start, end = word.start + item.start("before"), word.start + item.end()
+    after = word.text[item.end() :].startswith(",")
     if item["before"] == ",":
-        cut = Cut(start, end - len(item["after"]))
-    elif item["after"]:
-        cut = Cut(start + 1, end)
+        cut = Cut(start, end)
+    elif after:
+        cut = Cut(start + 1, end + 1)
     else:
         return Use(item["name"], start + 1, end, unquoted(item["value"]), "set", Part(at, index, index))
     return Use(item["name"], start + 1, end, unquoted(item["value"]), "inside", None, cut)
