@@ -158,10 +158,8 @@ def _behind_model(arguments: Arguments) -> int:
 @cache
 def _wanted(target: str) -> re.Pattern[str]:
     """Any variable that is gone, but for the engine switch. The common beginning first: that is fast to find."""
-    names = {*gone_variables(target), BACKEND} - {SWITCH}
-    return re.compile(
-        rf"VLLM_(?:(?<!\wVLLM_)|(?<=\s-eVLLM_))(?:{'|'.join(sorted(name.removeprefix('VLLM_') for name in names))})(?!\w)"
-    )
+    names = "|".join(sorted(name.removeprefix("VLLM_") for name in {*gone_variables(target), BACKEND} - {SWITCH}))
+    return re.compile(rf"VLLM_(?:(?<!\wVLLM_)|(?<=\s-eVLLM_))(?:{names})(?!\w)")
 
 
 def _settles(place: Place) -> bool:
