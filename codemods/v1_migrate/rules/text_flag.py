@@ -1,4 +1,4 @@
-"""An option of vLLM's command line that the target does not take, in a file that is not Python.
+r"""An option of vLLM's command line that the target does not take, in a file that is not Python.
 
 ## What it does
 In commands that run vLLM (`vllm serve`, `python -m vllm...`, the image's arguments in Dockerfiles, compose files and

@@ -1,4 +1,4 @@
-"""The engine switch `VLLM_USE_V1` in a file that is not Python.
+r"""The engine switch `VLLM_USE_V1` in a file that is not Python.
 
 ## What it does
 Takes `VLLM_USE_V1=1` out of shell scripts, Dockerfiles, Makefiles, YAML, JSON, TOML, ini and env files, of the code
