@@ -133,7 +133,7 @@ class TextSwitch(Rule):
 
 def _decided(file: AnyFile) -> bool:
     """On the target there is one engine for what this file runs."""
-    target = Version(file.judge.target)
+    target = min(map(Version, (file.judge.target, file.settings.also or file.judge.target)))
     return target >= _ONE_ENGINE or (target >= Version("0.10.0") and of_cpu(file))
 
 
@@ -148,7 +148,8 @@ def _words(file: AnyFile, place: Place) -> tuple[str, Severity, str]:
     read = version < _UNREAD
     state = f"vLLM {target} has one engine" if read else f"vLLM {target} does not read it"
     if not _decided(file):
-        message = f"`{SWITCH}` still chooses the engine on vLLM {target}, from 0.11.0 on there is only V1"
+        older = file.settings.also or target
+        message = f"`{SWITCH}` still chooses the engine on vLLM {older}, from 0.11.0 on there is only V1"
         return message, Severity.INFO, "Delete it when you move to 0.11.0 or later."
     if place.form == "set" and place.value == "0":
         what = f"asks for the V0 engine (`{SWITCH}=0`), which vLLM {target} does not have"

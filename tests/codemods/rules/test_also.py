@@ -20,10 +20,17 @@ ALSO = "0.9.0.1"  # has neither vllm.logprobs nor most of V1's paths
 FOLD = frozenset({"V1M601"})
 
 
-def run(text: str, *, also: str = "", select: frozenset[str] = frozenset(), attention: str = "vllm") -> Result:
+def run(
+    text: str,
+    *,
+    also: str = "",
+    select: frozenset[str] = frozenset(),
+    attention: str = "vllm",
+    kind: Kind = Kind.PYTHON,
+) -> Result:
     settings = Settings("0.32.0", attention, select=select, also=also)
-    source = Source.from_bytes(text.encode(), "module.py")
-    return Analyser(Tree(Path("/nowhere")), settings).source(source, Kind.PYTHON, "plugin.module", "plugin")
+    source = Source.from_bytes(text.encode(), "module.py", python=kind is Kind.PYTHON)
+    return Analyser(Tree(Path("/nowhere")), settings).source(source, kind, "plugin.module", "plugin")
 
 
 def guarded(text: str, **options: str) -> str:
@@ -171,6 +178,23 @@ def test_a_name_of_our_own_package_is_tried_last() -> None:
     assert after.splitlines()[0] == "try:"
     assert after.splitlines()[1].strip() == text.strip()
     assert "from v1_cpu" in after.splitlines()[3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        pytest.param(
+            Kind.PYTHON, "import vllm.envs as envs\nif envs.VLLM_USE_V1:\n    a()\nelse:\n    b()\n", id="a fold"
+        ),
+        pytest.param(Kind.SHELL, "VLLM_USE_V1=1 vllm serve m --device cpu\n", id="a command"),
+        pytest.param(Kind.YAML, "worker_cls: vllm.sequence.Logprob\n", id="a path in a file"),
+    ],
+)
+def test_what_the_older_release_still_needs_is_not_edited(kind: Kind, text: str) -> None:
+    assert run(text, kind=kind).new_text is not None
+    result = run(text, kind=kind, also=ALSO)
+    assert result.new_text is None
+    assert result.findings
 
 
 GUARD = """
