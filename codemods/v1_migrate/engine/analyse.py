@@ -198,11 +198,19 @@ class Analyser:
                     if rule is not None and self.settings.selected(rule.id):
                         findings.append(rule.word(occurrence, file))
             for rule in rules:
-                findings += rule.check(file)
+                findings += map(self._serving_both, rule.check(file))
         elif isinstance(file, TextFile):
             for rule in rules:
-                findings += rule.check_text(file)
+                findings += map(self._serving_both, rule.check_text(file))
         return _once(findings)
+
+    def _serving_both(self, finding: Finding) -> Finding:
+        """With `--also`, without edits whose result only the target runs. Moved names see to it themselves."""
+        also = self.settings.also
+        if not also or not finding.edits or finding.safety is Safety.BRIDGE:
+            return finding
+        advice = f"{finding.advice} Not edited: vLLM {also}, which is to be served, too, may need it as it is.".strip()
+        return replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES, advice=advice)
 
     def _claim(self, occurrence: Occurrence) -> str:
         rule = self._claimant(occurrence)
