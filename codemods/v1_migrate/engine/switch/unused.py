@@ -156,7 +156,7 @@ class Unused:
         changed = False
         for function in self.functions:
             scope = self.names.scopes.get(id(function))
-            if scope is None or self.gone(function):
+            if self.gone(function):
                 continue
             for argument in every_parameter(function):
                 if (id(function), argument.arg) in self.dropped or not self._superfluous(argument, function, scope):
@@ -164,11 +164,12 @@ class Unused:
                 changed |= self._drop_parameter(function, argument)
         return changed
 
-    def _superfluous(self, argument: ast.arg, function: Function, scope: Scope) -> bool:
+    def _superfluous(self, argument: ast.arg, function: Function, scope: Scope | None) -> bool:
         name = argument.arg
-        if (name in self.removable or (id(function), name) in self.axes) and not self.uses(scope, name):
+        known = name in self.removable or (id(function), name) in self.axes
+        if known and (scope is None or not self.uses(scope, name)):
             return requests_fixtures(function)  # requested for its effect alone, and it has none
-        return self.now_unused(scope, name)
+        return scope is not None and self.now_unused(scope, name)
 
     def _drop_parameter(self, function: Function, argument: ast.arg) -> bool:
         name = argument.arg
