@@ -233,7 +233,9 @@ class Axes:
         """No read in the same scope comes before the assignment."""
         _, end = self.file.span(found.node)
         return all(
-            self.file.span(use.node)[0] >= end for use in self.unused.uses(found.scope, name) if use.scope is found.scope
+            self.file.span(use.node)[0] >= end
+            for use in self.unused.uses(found.scope, name)
+            if use.scope is found.scope
         )
 
     def _rebound(self, name: str) -> bool:
