@@ -39,6 +39,7 @@ def run_options(command: Command) -> Command:
         (
             click.argument("path", type=PATH, required=False),
             click.option("--target", metavar="RELEASE", help="The vLLM release to arrive at, such as 0.16.0."),
+            click.option("--also", metavar="RELEASE", help="An older release that the code must go on to serve, too."),
             click.option("--attention", type=click.Choice(ATTENTIONS), help="Where CPU attention names go."),
             click.option("--select", metavar="RULES", multiple=True, help="Only these rules (V1M001,V1M0,moved-name)."),
             click.option("--ignore", metavar="RULES", multiple=True, help="Not these rules."),
@@ -156,6 +157,7 @@ def _request(command: str, options: dict[str, Any], **more: Any) -> Request:
         command=command,
         path=options["path"],
         target=options["target"],
+        also=options["also"],
         attention=options["attention"],
         select=_split(options["select"]),
         ignore=_split(options["ignore"]),

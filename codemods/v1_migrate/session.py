@@ -37,6 +37,7 @@ class Request:
     command: str
     path: Path
     target: str | None = None
+    also: str | None = None
     attention: str | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class Session:
     guard: gitguard.State
     target: target.Target
     attention: str
+    also: str
     found: Discovery
     findings: list[Finding] = field(default_factory=list)
     lines: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class Session:
             config = configuration.load(request.path)
             guard = _guard(request)
             chosen = _target(request, config)
+            also = _also(request, config, chosen.release)
             found = found or _discover(request, config)
         except (PathError, configuration.ConfigError, ValueError) as error:
             raise Failure(str(error)) from None
@@ -97,7 +100,7 @@ class Session:
         if any(skipped.failed and skipped.rel == "." for skipped in found.skipped):
             raise Failure(f"{request.path}: {found.skipped[0].reason}")
         attention = request.attention or config.attention or "auto"
-        return cls(request, config, guard, chosen, "vllm" if attention == "auto" else attention, found)
+        return cls(request, config, guard, chosen, "vllm" if attention == "auto" else attention, also, found)
 
     def run(self, progress: Progress | None) -> None:
         """Look at every file. Nothing is written."""
@@ -184,6 +187,7 @@ class Session:
                     jobs=self.request.jobs,
                     timeout=self.request.timeout,
                     extra_indexes=(*self.config.indexes, *self.request.indexes),
+                    also=self.also,
                 ),
             )
 
@@ -212,6 +216,7 @@ class Session:
     def _next(self, report: Report) -> str:
         path = shlex.quote(report.path)
         options = f" --target {shlex.quote(self.request.target)}" if self.request.target else ""
+        options += f" --also {shlex.quote(self.request.also)}" if self.request.also else ""
         if self.request.command == "plan":
             return f"v1-migrate rewrite {path} --diff{options}"
         if self.request.command == "verify":
@@ -280,6 +285,19 @@ def _target(request: Request, config: configuration.Config) -> target.Target:
 def _before(result: Result) -> list[Finding]:
     """The findings at their places in the file as it is, for a run that writes nothing."""
     return result.findings if result.before is None else result.before
+
+
+def _also(request: Request, config: configuration.Config, chosen: str) -> str:
+    """The release of --also, "" without it. Raises ValueError for one that is unknown or not older than the target."""
+    if not request.also:
+        return ""
+    from .names.index import Index
+    from .names.releases import sort_key
+
+    also = Index.load((*config.indexes, *request.indexes)).release(request.also)
+    if sort_key(also) >= sort_key(chosen):
+        raise ValueError(f"--also {request.also}: not older than the target, {chosen}; name an older release")
+    return also
 
 
 def _shifted(progress: Progress, before: int, total: int) -> Progress:

@@ -198,11 +198,19 @@ class Analyser:
                     if rule is not None and self.settings.selected(rule.id):
                         findings.append(rule.word(occurrence, file))
             for rule in rules:
-                findings += rule.check(file)
+                findings += map(self._serving_both, rule.check(file))
         elif isinstance(file, TextFile):
             for rule in rules:
-                findings += rule.check_text(file)
+                findings += map(self._serving_both, rule.check_text(file))
         return _once(findings)
+
+    def _serving_both(self, finding: Finding) -> Finding:
+        """With `--also`, without edits whose result only the target runs. Moved names see to it themselves."""
+        also = self.settings.also
+        if not also or not finding.edits or finding.safety is Safety.BRIDGE:
+            return finding
+        advice = f"{finding.advice} Not edited: vLLM {also}, which is to be served, too, may need it as it is.".strip()
+        return replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES, advice=advice)
 
     def _claim(self, occurrence: Occurrence) -> str:
         rule = self._claimant(occurrence)
@@ -299,8 +307,10 @@ def _inverse(edits: list[Edit]) -> list[Edit]:
 def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
     """The findings at the places they have in the new text."""
     starts = [edit.start for edit in edits]
+    ends: dict[Edit, int] = {}  # where what an edit writes ends in the new text
     shifts = [0]
     for edit in edits:
+        ends[edit] = edit.start + shifts[-1] + len(edit.replacement)
         shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
     target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
 
@@ -329,6 +339,9 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
         start = source.line_starts[finding.line - 1] + finding.column - 1
         end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
         new_start, new_end = found_again(start, end) or (moved(start, False), moved(end, True))
+        if finding.fixed:  # it spans what was written for it
+            own = [ends[edit] for edit in finding.edits if edit in ends and edit.end >= start]
+            new_end = max([new_end, *own])
         line, column = target.position(new_start)
         end_line, end_column = target.position(max(new_start, new_end))
         out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column))

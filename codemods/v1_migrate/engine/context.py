@@ -26,6 +26,7 @@ class Settings:
     unsafe: bool = False
     select: frozenset[str] = frozenset()  # empty: all rules
     ignore: frozenset[str] = frozenset()
+    also: str = ""  # a release that the code must go on to serve, too
 
     def selected(self, rule: str) -> bool:
         """The rule takes part; ids may be given as prefixes ("V1M0")."""

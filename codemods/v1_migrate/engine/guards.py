@@ -100,7 +100,7 @@ def _imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:
         for node in ast.walk(statement):
             if isinstance(node, ast.ImportFrom):
                 module = absolute(package, "." * node.level + (node.module or ""))
-                if module.partition(".")[0] == "vllm":
+                if module.partition(".")[0] in ("vllm", "v1_cpu"):
                     yield from (f"{module}.{alias.name}" for alias in node.names)
             elif isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names if alias.name.startswith("vllm."))
@@ -128,6 +128,18 @@ def _probes(test: ast.expr, attributes: tuple[str, ...]) -> bool:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr"):
             literal = node.args[1] if len(node.args) > 1 else None
             if isinstance(literal, ast.Constant) and literal.value in attributes:
+                return True
+    return False
+
+
+def for_type_checkers(path: Path | None) -> bool:
+    """The node stands in the body of `if TYPE_CHECKING:`, which never runs."""
+    while path is not None:
+        parent, field_name, path = path
+        if isinstance(parent, ast.If) and field_name == "body":
+            test = parent.test
+            name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", "")
+            if name == "TYPE_CHECKING":
                 return True
     return False
 

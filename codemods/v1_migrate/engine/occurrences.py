@@ -13,6 +13,7 @@ from typing import Literal
 
 from ..findings import Edit
 from . import guards
+from .both import needs_guard
 from .context import PythonFile
 from .references import Imported, Reference, Role
 from .scopes import Node, ancestors
@@ -207,10 +208,20 @@ class _Finder:
     def _statement_edits(self, group: list[tuple[Imported, Occurrence, str]]) -> tuple[Edit, ...]:
         statement = group[0][0].statement
         new = {id(imported.alias): destination for imported, _, destination in group}
+        guarded = frozenset(
+            id(imported.alias)
+            for imported, _, destination in group
+            if self._serves_one(imported.dotted, destination) and not guards.for_type_checkers(imported.path)
+        )
         if isinstance(statement, ast.Import):
-            return self.surgery.plain_import(statement, new)
+            return self.surgery.plain_import(statement, new, guarded)
         body = self._siblings(group[0][0])
-        return self.surgery.from_import(statement, new, body, self.file.package)
+        return self.surgery.from_import(statement, new, body, self.file.package, guarded)
+
+    def _serves_one(self, old: str, new: str) -> bool:
+        """With `--also`: the new name is not on that release, the old one is."""
+        also = self.file.settings.also
+        return bool(also) and needs_guard(self.file.judge.index, old, new, also)
 
     def _siblings(self, imported: Imported) -> list[ast.stmt]:
         parent, name, _ = imported.path
@@ -327,6 +338,10 @@ class _Finder:
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:
             self.out.append(occurrence)
+            return
+        if self._serves_one(dotted, verdict.new):
+            why = f"no one path is right on vLLM {self.file.settings.also} and on {self.file.judge.target}"
+            self.out.append(replace(occurrence, reason=why))
             return
         if literal.count(value) != 1:
             self.out.append(replace(occurrence, reason="the string is put together from pieces"))

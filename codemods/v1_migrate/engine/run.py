@@ -46,10 +46,11 @@ class Options:
     jobs: int = 0  # 0: as many as there are processors
     timeout: float = 30.0  # seconds for one file
     extra_indexes: tuple[Path, ...] = ()
+    also: str = ""  # a release that the code must go on to serve, too
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.target, self.attention, self.unsafe, self.select, self.ignore)
+        return Settings(self.target, self.attention, self.unsafe, self.select, self.ignore, self.also)
 
 
 def run(files: Sequence[File], options: Options, progress: Progress | None = None) -> Iterator[Result]:

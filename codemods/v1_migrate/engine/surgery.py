@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..findings import Edit
 from ..source import Source
+from .both import guarded as as_guarded
+from .both import rewritten
 from .tree import absolute
 
 _MODULE = re.compile(r"from((?:\s|\\\r?\n)*)(?P<module>[.\w]+(?:\s*\.\s*\w+)*)(?:\s|\\\r?\n)*\bimport\b")
@@ -64,9 +67,17 @@ class Surgery:
             return None
         return Edit(start, end, dotted, new)
 
-    def plain_import(self, statement: ast.Import, new: dict[int, str]) -> tuple[Edit, ...]:
-        """`import a.b [as c]`: the path is replaced; without `as`, what the statement bound stays bound."""
-        edits = []
+    def plain_import(
+        self, statement: ast.Import, new: dict[int, str], guarded: frozenset[int] = frozenset()
+    ) -> tuple[Edit, ...]:
+        """`import a.b [as c]`: the path is replaced; without `as`, what the statement bound stays bound.
+
+        `guarded` are names (by the identity of their alias) that another release still needs under their old path.
+        """
+        if guarded:
+            one = len(statement.names) == 1 and statement.names[0].asname
+            return self._guard_all(statement, self.plain_import(statement, new)) if one else ()
+        edits: tuple[Edit, ...] = ()
         for alias in statement.names:
             destination = new.get(id(alias))
             if destination is None:
@@ -77,18 +88,34 @@ class Surgery:
                 return ()
             if not alias.asname and not all(part.startswith("vllm") for part in destination.split(", ")):
                 destination = "vllm, " + destination
-            edits.append(Edit(start, end, alias.name, destination))
-        return tuple(edits)
+            edits += (Edit(start, end, alias.name, destination),)
+        return edits
 
     def from_import(
-        self, statement: ast.ImportFrom, new: dict[int, str], siblings: list[ast.stmt], package: str
+        self,
+        statement: ast.ImportFrom,
+        new: dict[int, str],
+        siblings: list[ast.stmt],
+        package: str,
+        guarded: frozenset[int] = frozenset(),
     ) -> tuple[Edit, ...]:
-        """`from a import b, c`: see the module's docstring. Empty when the text is better left alone."""
+        """`from a import b, c`: see the module's docstring. Empty when the text is better left alone.
+
+        `guarded` are names (by the identity of their alias) that another release still needs under their old path.
+        """
+        if guarded and len(guarded) == len(statement.names):
+            plain = self.from_import(statement, new, [], package)
+            inside = all(edit.end <= self.span(statement)[1] for edit in plain)
+            return self._guard_all(statement, plain) if inside else ()
         _, last = self.span(statement)
         names = [self._name(alias, new, last) for alias in statement.names]
-        redundant = [name for name in names if name.module and self._bound_before(name, statement, siblings, package)]
-        wanted = [name for name in names if name not in redundant]
+        kept_old = [name for name in names if id(name.alias) in guarded]
+        names_here = [name for name in names if name not in kept_old]
+        redundant = [n for n in names_here if n.module and self._bound_before(n, statement, siblings, package)]
+        wanted = [name for name in names_here if name not in redundant]
         if not wanted:
+            if kept_old:
+                return ()
             return self._delete(statement)
         groups: dict[str, list[_Name]] = {}
         for name in wanted:
@@ -101,11 +128,12 @@ class Surgery:
             if module is None:
                 return ()
             edits.append(module)
+            edits += self._realigned(statement, len(module.replacement) - len(module.expected))
             edits += [Edit(n.start, n.end, self.text[n.start : n.end], n.text) for n in at_home if self._renamed(n)]
-        if not groups and not redundant:
+        if not groups and not redundant and not kept_old:
             return tuple(edits)
         rest = self._rest(statement, names, at_home, home)
-        added = self._added(statement, groups)
+        added = self._added(statement, groups, kept_old)
         if rest is None or added is None:
             return ()
         return (rest, *added)
@@ -127,6 +155,15 @@ class Surgery:
             return None
         at, to = match.span("module")
         return Edit(at, to, self.text[at:to], _spaced(self.text, at, to, module))
+
+    def _realigned(self, statement: ast.ImportFrom, delta: int) -> list[Edit]:
+        """Continuation lines that are aligned with the opening bracket follow it."""
+        start, end = self.span(statement)
+        indent = self.text[self._line_start(start) : start]
+        edits = []
+        for at, to, blanks in _aligned_lines(self.text[start:end], indent):
+            edits.append(Edit(start + at, start + to, self.text[start + at : start + to], blanks(delta)))
+        return edits
 
     def _bound_before(self, name: _Name, statement: ast.ImportFrom, siblings: list[ast.stmt], package: str) -> bool:
         """An earlier statement of the same block imports the very same thing under the same name already."""
@@ -167,11 +204,30 @@ class Surgery:
             if match is None:
                 return None
             at, to = match.span("module")
-            code = code[:at] + _spaced(code, at, to, home) + code[to:]
+            written = _spaced(code, at, to, home)
+            code = _realigned(
+                code, self.text[self._line_start(start) : start], len(written) - (to - at), at, to, written
+            )
         return Edit(start, end, self.text[start:end], code)
 
-    def _added(self, statement: ast.ImportFrom, groups: dict[str, list[_Name]]) -> list[Edit] | None:
-        if not groups:
+    def _guard_all(self, statement: ast.Import | ast.ImportFrom, edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
+        """The whole statement as a `try` with its new and its old form."""
+        start, end = self.span(statement)
+        line_start, line_end = self._line_start(start), self._line_end(end)
+        indent, rest = self.text[line_start:start], self.text[end:line_end].strip()
+        if not edits or indent.strip() or (rest and not rest.startswith("#")):
+            return ()
+        old = self.text[start:end]
+        new = rewritten(old, start, edits)
+        pragma = self._pragma(statement) if rest.startswith("#") else ""
+        newline = self._newline_at(line_end) or self.source.newline
+        block = as_guarded(old, new + (f"  {pragma}" if pragma else ""), indent, newline)
+        return (Edit(start, end, old, block),)
+
+    def _added(
+        self, statement: ast.ImportFrom, groups: dict[str, list[_Name]], kept_old: list[_Name]
+    ) -> list[Edit] | None:
+        if not groups and not kept_old:
             return []
         start, end = self.span(statement)
         line_start, line_end = self._line_start(start), self._line_end(end)
@@ -179,7 +235,7 @@ class Surgery:
         rest = self.text[end:line_end]
         alone = not indent.strip() and (not rest.strip() or rest.lstrip().startswith("#"))
         if not alone:
-            if any(name.comment for group in groups.values() for name in group):
+            if kept_old or any(name.comment for group in groups.values() for name in group):
                 return None
             joined = "".join(f"; from {module} import {_listed(group)}" for module, group in groups.items())
             return [Edit(end, end, "", joined)]
@@ -190,6 +246,13 @@ class Surgery:
             newline + indent + self._statement(module, group, indent, newline, pragma, per_line)
             for module, group in groups.items()
         )
+        for module in dict.fromkeys(name.module for name in kept_old):
+            group = [name for name in kept_old if name.module == module]
+            here = "." * statement.level + (statement.module or "")
+            old = f"from {here} import {', '.join(map(_as_written, group))}"
+            tail = f"  {pragma}" if pragma else ""
+            new = f"from {module} import {_listed(group)}"
+            added += newline + indent + as_guarded(old + tail, new + tail, indent, newline)
         return [Edit(line_end, line_end, "", added)]
 
     def _statement(
@@ -210,7 +273,7 @@ class Surgery:
         lines = {alias.lineno for alias in statement.names}
         return len(lines) == len(statement.names) > 1
 
-    def _pragma(self, statement: ast.ImportFrom) -> str:
+    def _pragma(self, statement: ast.Import | ast.ImportFrom) -> str:
         """A linter's remark on the statement's first or last line, which holds for all of it."""
         start, end = self.span(statement)
         for position in (end, start):
@@ -241,6 +304,31 @@ class Surgery:
 def _spaced(text: str, at: int, to: int, module: str) -> str:
     """The module with blanks where a relative import needed none (`from.a import b`)."""
     return ("" if text[at - 1].isspace() else " ") + module + ("" if text[to : to + 1].isspace() else " ")
+
+
+def _aligned_lines(code: str, indent: str) -> list[tuple[int, int, Callable[[int], str]]]:
+    """(start, end, new blanks for a shift) of the indentation of lines that are aligned with the bracket's content."""
+    bracket = code.find("(")
+    first_end = code.find("\n")
+    if bracket < 0 or not 0 <= bracket < first_end or indent.strip() or "\t" in indent:
+        return []
+    column = len(indent) + bracket + 1
+    found = []
+    for match in re.finditer(r"\n( *)(?=[^\s])", code):
+        if len(match.group(1)) == column:
+            found.append((match.start(1), match.end(1), lambda delta: " " * max(column + delta, 0)))
+    return found
+
+
+def _realigned(code: str, indent: str, delta: int, at: int, to: int, written: str) -> str:
+    """The statement with another module, its aligned lines shifted along."""
+    for start, end, blanks in reversed(_aligned_lines(code, indent)):
+        code = code[:start] + blanks(delta) + code[end:]
+    return code[:at] + written + code[to:]
+
+
+def _as_written(name: _Name) -> str:
+    return name.alias.name + (f" as {name.alias.asname}" if name.alias.asname else "")
 
 
 def _listed(group: list[_Name]) -> str:

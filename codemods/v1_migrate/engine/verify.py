@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from .both import is_guarded_import
 from .scopes import Model
 
 _BLOCKS = ("body", "orelse", "finalbody")
@@ -22,7 +23,9 @@ def lost_names(before: ast.Module, after: ast.Module) -> set[str]:
 
 
 def _blocks(node: ast.AST) -> Iterator[set[str]]:
-    """What each list of statements binds itself, in the order of the text."""
+    """What each list of statements binds itself, in the order of the text. A guarded import is one statement."""
+    if is_guarded_import(node):
+        return
     for name in _BLOCKS:
         body = getattr(node, name, None)
         if isinstance(body, list):
@@ -34,7 +37,9 @@ def _blocks(node: ast.AST) -> Iterator[set[str]]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.Import):
+    if isinstance(statement, ast.Try) and is_guarded_import(statement):
+        yield from (name for inner in statement.body for name in _bound(inner))
+    elif isinstance(statement, ast.Import):
         yield from (alias.asname or alias.name.partition(".")[0] for alias in statement.names)
     elif isinstance(statement, ast.ImportFrom):
         yield from (alias.asname or alias.name for alias in statement.names)

@@ -44,6 +44,18 @@ def variables() -> dict[str, Flag]:
     return _table("variables")
 
 
+@cache
+def gone_options(target: str) -> dict[str, Flag]:
+    """Options that the target does not take."""
+    return {name: flag for name, flag in options().items() if flag.missing(target)}
+
+
+@cache
+def gone_variables(target: str) -> dict[str, Flag]:
+    """Variables that the target does not read."""
+    return {name: flag for name, flag in variables().items() if flag.missing(target)}
+
+
 def _table(name: str) -> dict[str, Flag]:
     spans: dict[str, list[str]] = tomllib.loads((_DATA / "flag_spans.toml").read_text("utf-8"))[name]
     curated: dict[str, dict[str, Any]] = tomllib.loads((_DATA / "flags.toml").read_text("utf-8"))[name]

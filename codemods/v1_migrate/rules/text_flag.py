@@ -1,4 +1,4 @@
-"""An option of vLLM's command line that the target does not take, in a file that is not Python.
+r"""An option of vLLM's command line that the target does not take, in a file that is not Python.
 
 ## What it does
 In commands that run vLLM (`vllm serve`, `python -m vllm...`, the image's arguments in Dockerfiles, compose files and
@@ -27,13 +27,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ..engine.textual.arguments import Arguments, argument_lists
 from ..engine.textual.embedded import in_program
+from ..engine.textual.pieces import pieces
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
-from ..names.flags import Flag, options
+from ..names.flags import Flag, gone_options
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -53,9 +55,9 @@ class TextFlag(Rule):
     phase = Phase.AFTER
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        gone = {name: flag for name, flag in options().items() if flag.missing(file.judge.target)}
+        gone = gone_options(file.judge.target)
         text = file.source.text
-        needle = re.compile("|".join(f"(?<![\\w-]){_either(name)}(?![\\w-])" for name in gone))
+        needle = _needle(file.judge.target)
         if not gone or not needle.search(text):
             return
         covered: set[int] = set()
@@ -84,7 +86,10 @@ class TextFlag(Rule):
     ) -> Iterator[Finding]:
         """Options in variables, arrays and sentences: whose they are is a guess, so nothing is edited."""
         python = in_program(file.source.text, Kind(file.kind))
+        others = _of_others(file)
         for match in needle.finditer(file.source.text):
+            if any(start <= match.start() < end for start, end in others):
+                continue
             name = match.group().replace("_", "-")
             if match.start() in covered or python(match.start()):
                 continue
@@ -108,15 +113,25 @@ class TextFlag(Rule):
         )
 
 
+def _of_others(file: TextFile) -> list[tuple[int, int]]:
+    """Stretches of a document that show commands and never say vllm."""
+    if file.kind not in (Kind.MARKDOWN, Kind.RST):
+        return []
+    shown = (piece.view for piece in pieces(file.source.text, Kind(file.kind)) if not piece.inline)
+    return [(v.place(0), v.place(len(v.text))) for v in shown if "vllm" not in v.text.lower()]
+
+
 def _on_its_own(text: str, match: re.Match[str]) -> bool:
     """`--device cpu` behind nothing but other options, as in an array or a variable: no other program is named."""
     left = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
     return _OPTIONS_ONLY.match(left) is not None and text.startswith("cpu", match.end() + 1)
 
 
-def _either(name: str) -> str:
-    """The option as written: vLLM takes underscores for hyphens."""
-    return "--" + re.escape(name[2:]).replace(r"\-", "[-_]")
+@cache
+def _needle(target: str) -> re.Pattern[str]:
+    """Any option that is gone, as written: vLLM takes underscores for hyphens. `--` first: that is fast to find."""
+    names = (re.escape(name[2:]).replace(r"\-", "[-_]") for name in gone_options(target))
+    return re.compile(rf"--(?<![\w-]--)(?:{'|'.join(names)})(?![\w-])")
 
 
 def _used(arguments: Arguments, gone: dict[str, Flag]) -> Iterator[tuple[Flag, int, int]]:

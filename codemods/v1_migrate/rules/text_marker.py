@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 _EXPRESSIONS = (
     re.compile(
-        r"\bpytest\b(?:[^\r\n\\]|\\\r?\n|\\.)*?[ \t\n]-m[ =]?(?P<quote>\\?[\"']?)(?P<text>(?<=[\"'])[^\"'\r\n]+|[\w.]+)"
+        r"\bpytest\b(?:[^\r\n\\]|\\\r?\n|\\.){0,400}?[ \t\n]-m[ =]?"
+        r"(?P<quote>\\?[\"']?)(?P<text>(?<=[\"'])[^\"'\r\n]+|[\w.]+)"
     ),
     re.compile(
         r"^[ \t]*(?:-[ \t]+)?\w*mark(?:er)?s?\w*[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<text>[^\"'\[\r\n]+)", re.MULTILINE

@@ -1,10 +1,10 @@
-"""The engine switch `VLLM_USE_V1` in a file that is not Python.
+r"""The engine switch `VLLM_USE_V1` in a file that is not Python.
 
 ## What it does
 Takes `VLLM_USE_V1=1` out of shell scripts, Dockerfiles, Makefiles, YAML, JSON, TOML, ini and env files, of the code
-in Markdown, reST and notebooks: exports and assignments with their line, a prefix of a command as one word, an option
-of `docker run` with its continued line, a key with its line. Reports what it must not decide: `VLLM_USE_V1=0`, tests of
-the variable, matrices over both engines, sentences that speak of it.
+in Markdown, reST, notebooks and Python docstrings: exports and assignments with their line, a prefix of a command as
+one word, an option of `docker run` with its continued line, a key with its line. Reports what it must not decide:
+`VLLM_USE_V1=0`, tests of the variable, matrices over both engines, sentences that speak of it.
 
 ## Why
 From 0.11.0 on there is one engine. 0.11.0 refuses `VLLM_USE_V1=0`, later releases read the variable no more: a script
@@ -30,8 +30,10 @@ target before 0.11.0 only files that speak of the CPU backend are edited: there,
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -42,10 +44,10 @@ from ..kinds import Kind
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
-    from ..engine.context import TextFile
+    from ..engine.context import AnyFile, PythonFile, TextFile
 
 SWITCH = "VLLM_USE_V1"
-_WANTED = re.compile(rf"(?<!\w){SWITCH}(?!\w)")
+_WANTED = re.compile(rf"{SWITCH}(?:(?<!\w{SWITCH})|(?<=\s-e{SWITCH}))(?!\w)")
 _OF_CPU = re.compile(r"VLLM_CPU_|VLLM_TARGET_DEVICE\s*[=:]\s*[\"']?cpu|--device[ =]cpu|\bcpu_model\b")
 _ONE_ENGINE, _UNREAD = Version("0.11.0"), Version("0.11.1")
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
@@ -71,7 +73,34 @@ class TextSwitch(Rule):
         for place in environment.places:
             yield self._finding(file, place, edits.get(place))
 
-    def _picked(self, file: TextFile, places: list[Place]) -> list[Place]:
+    def check(self, file: PythonFile) -> Iterator[Finding]:
+        """Docstrings: the command lines in them."""
+        if SWITCH not in file.source.text:
+            return
+        for found in file.model.every(ast.Constant):
+            docstring = isinstance(found.path[0], ast.Expr) and isinstance(found.node.value, str)
+            if docstring and SWITCH in found.node.value:
+                start, end = file.span(found.node)
+                yield from self._docstring(file, start, file.source.text[start:end])
+
+    def _docstring(self, file: PythonFile, start: int, text: str) -> Iterator[Finding]:
+        environment = Environment(text, Kind.MARKDOWN if "```" in text else Kind.RST, _WANTED, usage=True)
+        edits = environment.edits(self._picked(file, environment.places))
+        for place in environment.places:
+            edit = edits.get(place)
+            message, severity, advice = _words(file, place)
+            placed = replace(edit, start=edit.start + start, end=edit.end + start) if edit else None
+            severity = severity if placed else Severity.INFO
+            yield self._said(
+                file,
+                replace(place, start=place.start + start, end=place.end + start),
+                placed,
+                message,
+                severity,
+                advice,
+            )
+
+    def _picked(self, file: AnyFile, places: list[Place]) -> list[Place]:
         """What may go: settings to 1, and what then has nothing left to hand on."""
         if not _decided(file):
             return []
@@ -82,7 +111,11 @@ class TextSwitch(Rule):
         return sure + rest
 
     def _finding(self, file: TextFile, place: Place, edit: Edit | None) -> Finding:
-        message, severity, advice = _words(file, place)
+        return self._said(file, place, edit, *_words(file, place))
+
+    def _said(
+        self, file: AnyFile, place: Place, edit: Edit | None, message: str, severity: Severity, advice: str
+    ) -> Finding:
         off = place.value == "0" and place.form == "set"
         safety = (Safety.UNSAFE if off else Safety.V1) if edit else Safety.MANUAL
         return file.finding(
@@ -98,31 +131,32 @@ class TextSwitch(Rule):
         )
 
 
-def _decided(file: TextFile) -> bool:
+def _decided(file: AnyFile) -> bool:
     """On the target there is one engine for what this file runs."""
-    target = Version(file.judge.target)
+    target = min(map(Version, (file.judge.target, file.settings.also or file.judge.target)))
     return target >= _ONE_ENGINE or (target >= Version("0.10.0") and of_cpu(file))
 
 
-def of_cpu(file: TextFile) -> bool:
+def of_cpu(file: AnyFile) -> bool:
     """The file is about vLLM on a CPU, by its name or by what it sets."""
     return "cpu" in file.source.rel.lower() or _OF_CPU.search(file.source.text) is not None
 
 
-def _words(file: TextFile, place: Place) -> tuple[str, Severity, str]:
+def _words(file: AnyFile, place: Place) -> tuple[str, Severity, str]:
     target = file.judge.target
     version = Version(target)
     read = version < _UNREAD
     state = f"vLLM {target} has one engine" if read else f"vLLM {target} does not read it"
     if not _decided(file):
-        message = f"`{SWITCH}` still chooses the engine on vLLM {target}, from 0.11.0 on there is only V1"
+        older = file.settings.also or target
+        message = f"`{SWITCH}` still chooses the engine on vLLM {older}, from 0.11.0 on there is only V1"
         return message, Severity.INFO, "Delete it when you move to 0.11.0 or later."
     if place.form == "set" and place.value == "0":
         what = f"asks for the V0 engine (`{SWITCH}=0`), which vLLM {target} does not have"
         refused = f"{what}: it refuses to start" if read else f"{what}: V1 runs all the same"
         return refused, Severity.ERROR if read else Severity.WARNING, _V0_ADVICE
     if place.form in ("comment", "text"):
-        prose = place.form == "comment" or file.kind in _PROSE
+        prose = place.form == "comment" or getattr(file, "kind", Kind.RST) in _PROSE
         advice = "Correct the sentence: there is nothing left to switch."
         return f"speaks of `{SWITCH}`: {state}", Severity.INFO if prose else Severity.WARNING, advice
     if place.form == "read":

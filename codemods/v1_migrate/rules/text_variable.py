@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -38,7 +39,7 @@ from ..engine.textual.arguments import Arguments, argument_lists
 from ..engine.textual.environment import Environment, Place
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
-from ..names.flags import Flag, variables
+from ..names.flags import Flag, gone_variables, variables
 from .rule import Rule
 from .text_switch import SWITCH, of_cpu
 
@@ -63,11 +64,10 @@ class TextVariable(Rule):
     safety = Safety.V1
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        gone = {n: f for n, f in variables().items() if f.missing(file.judge.target) and n != SWITCH}
-        names = {*gone, BACKEND}
-        if not any(name in file.source.text for name in names):
+        gone = gone_variables(file.judge.target)
+        wanted = _wanted(file.judge.target)
+        if not wanted.search(file.source.text):
             return
-        wanted = re.compile(rf"(?<!\w)(?:{'|'.join(sorted(names))})(?!\w)")
         environment = Environment(file.source.text, Kind(file.kind), wanted)
         dropped = [p for p in environment.places if p.name in gone and gone[p.name].action == "drop" and _settles(p)]
         edits = environment.edits(dropped)
@@ -153,6 +153,13 @@ def _behind_model(arguments: Arguments) -> int:
     first = arguments.start
     positional = first < len(arguments.words) and not arguments.words[first].startswith("-")
     return arguments.spans[first if positional else first - 1][1]
+
+
+@cache
+def _wanted(target: str) -> re.Pattern[str]:
+    """Any variable that is gone, but for the engine switch. The common beginning first: that is fast to find."""
+    names = "|".join(sorted(name.removeprefix("VLLM_") for name in {*gone_variables(target), BACKEND} - {SWITCH}))
+    return re.compile(rf"VLLM_(?:(?<!\wVLLM_)|(?<=\s-eVLLM_))(?:{names})(?!\w)")
 
 
 def _settles(place: Place) -> bool:

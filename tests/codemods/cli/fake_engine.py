@@ -34,6 +34,7 @@ class Options:
     jobs: int
     timeout: float
     extra_indexes: tuple[Path, ...]
+    also: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -38,6 +39,20 @@ class Lost:
     line: int  # in the file before
     imported: bool
     why: str
+
+
+def by_scope(made: Block) -> dict[str, set[str]]:
+    """What each module, class and function binds, whichever arm of it does."""
+    found: dict[str, set[str]] = {}
+    _by_scope(made, found)
+    return found
+
+
+def _by_scope(made: Block, found: dict[str, set[str]]) -> None:
+    found.setdefault(re.sub(r"/[a-z-]+@\d+", "", made.where), set()).update(made.names)
+    for _, _, arms in made.inner:
+        for arm in arms:
+            _by_scope(arm, found)
 
 
 def block(where: str, body: list[ast.stmt], line: int) -> Block:

@@ -9,19 +9,21 @@ import stat
 import tokenize
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
-from guarantees.bound import Lost, block, lost
+from guarantees.bound import SCOPES, Lost, block, by_scope, lost
 from guarantees.namespace import absolute
 from guarantees.oracle import Findings, by_path, covering
 from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
+FOLDING = ("V1M2", "V1M3")  # rules that take branches, marks and parameters away
+ALIGNMENT = 3
 GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
 
 
@@ -74,8 +76,13 @@ def compare(before: Path, after: Path, report: dict[str, Any]) -> Damage:
         damage.changed += 1
         _one_file(damage, name, one, two, findings)
         if name.endswith(".py") and lowest_grammar(one) is not None:
-            _python(damage, name, one, two, readers)
+            _python(damage, name, one, two, readers, _folded(findings.get(name, ())))
     return damage
+
+
+def _folded(findings: Iterable[dict[str, Any]]) -> bool:
+    """Branches, `with` blocks or parameters that only chose an engine were folded away in the file."""
+    return any(f["fixed"] and str(f.get("rule", "")).startswith(FOLDING) for f in findings)
 
 
 def _files(tree: Path) -> Iterator[str]:
@@ -92,7 +99,13 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
         if tag == "equal":
             continue
         first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
-        if not covering(fixed, *_widened(first, last, imports)):
+        if j2 == j1:  # where lines were taken out is a matter of how the rest is aligned
+            first, last = max(first - ALIGNMENT, 1), last + ALIGNMENT
+        said = covering(fixed, *_widened(first, last, imports))
+        stripped = {line.strip() for line in left[max(i1 - ALIGNMENT, 0) : i2 + ALIGNMENT]}
+        if not said and _folded(fixed) and all(line.strip() in stripped for line in right[j1:j2]):
+            continue  # taken out or de-indented with a branch, a `with` or an import that only it needed
+        if not said:
             damage.offences["only-findings"].append(f"{name}:{first}: changed, and no fixed finding says so")
         allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
         wrong = {_end(line) for line in right[j1:j2]} - allowed
@@ -128,7 +141,7 @@ def _encoding(source: bytes) -> str:
         return "?"
 
 
-def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers) -> None:
+def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers, folded: bool) -> None:
     old, new = lowest_grammar(one), lowest_grammar(two)
     if old is not None and (new is None or new > old):
         said = "compiles no more" if new is None else f"needs {new} where {old} did"
@@ -138,12 +151,30 @@ def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers
     for module in sorted(_own_imports(two, name) - _own_imports(one, name)):
         damage.offences["no-self-import"].append(f"{name}: imports from {module}, which is this file")
     left, right = (block(name, parse(source).body, 1) for source in (one, two))
+    still = by_scope(right) if folded else {}
     for gone in lost(left, right):
+        scope = re.sub(r"/[a-z-]+@\d+", "", gone.where)
+        if folded and (gone.name in still.get(scope, ()) or not _read_in(two, name, scope, gone.name)):
+            damage.excused["folded"] += 1
+            continue
         reader = readers.of(gone.name, name, two)
         if reader:
             damage.offences["bound"].append(f"{name}:{gone.line}: {gone.name} in {gone.where}: {gone.why}; {reader}")
         else:
             damage.excused["unread import" if gone.imported else _reason(gone)] += 1
+
+
+def _read_in(source: bytes, path: str, scope: str, name: str) -> bool:
+    """Anything in a function reads the name; of a module or class anything may."""
+    node: ast.AST = parse(source)
+    for part in scope[len(path) :].split(".")[1:]:
+        inner = [n for n in ast.walk(node) if isinstance(n, SCOPES) and n.name == part]
+        if not inner:
+            return False  # the function went with the branch that held it
+        node = inner[0]
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return True
+    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 
 def _own_imports(source: bytes, path: str) -> set[str]:

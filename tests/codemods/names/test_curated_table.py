@@ -125,6 +125,14 @@ def entry(**changes: object) -> Entry:
 
 
 @pytest.mark.parametrize(
+    ("target", "new"),
+    [("0.8.5", None), ("0.9.2", "a"), ("0.9.2.post2", "a"), ("0.10.0", "b"), ("0.11.0", None), ("0.100.0", "c")],
+)
+def test_destinations_follow_the_order_of_versions(target: str, new: str | None) -> None:
+    assert entry(to=(("0.9.2", "a"), ("0.10.0", "b"), ("0.11.0", ""), ("0.99.0", "c"))).destination(target) == new
+
+
+@pytest.mark.parametrize(
     ("planted", "check"),
     [
         pytest.param(entry(to=(("0.11.1", "vllm.v1.worker.Base"),)), wrong_destinations, id="a name nobody has"),

@@ -189,6 +189,19 @@ REWRITTEN = [
     ),
     pytest.param(
         """
+        def f():
+            from vllm.attention.backends.abstract import (AttentionBackend,
+                                                          AttentionType)
+        """,
+        """
+        def f():
+            from vllm.v1.attention.backend import (AttentionBackend,
+                                                   AttentionType)
+        """,
+        id="lines aligned with the bracket follow it",
+    ),
+    pytest.param(
+        """
         from vllm.v1.worker.worker_base import WorkerWrapperBase
         from vllm.worker.worker_base import WorkerWrapperBase
         x = 1

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from .harness import rewrite
 
-PRELUDE = "import os\nimport vllm\nfrom vllm import envs\nfrom vllm.envs import VLLM_USE_V1 as FLAG\n"
+PRELUDE = "import os\nimport vllm\nfrom vllm import envs\nfrom vllm.envs import VLLM_USE_V1 as FLAG\nn = 1\n"
 
 SWITCH = st.sampled_from(
     [
@@ -110,6 +110,9 @@ def _statement(inner: st.SearchStrategy[LINES]) -> st.SearchStrategy[LINES]:
 SIMPLE = st.one_of(
     VALUE.map(lambda v: [f"log({v})"]),
     VALUE.map(lambda v: [f"n = {v}", "log(n)"]),
+    st.tuples(st.integers(0, 999), VALUE, CONDITION).map(
+        lambda t: [f"q{t[0]} = {t[1]}", f"log([q{t[0]}, 0 if q{t[0]} and {t[2]} else 1])"]
+    ),
     CONDITION.map(lambda c: [f"if {c}: log('one'); log('two')"]),
     CONDITION.map(lambda c: [f"assert ({c}) or True, log('message')"]),
     st.just(["os.environ['VLLM_USE_V1'] = '1'"]),
@@ -157,7 +160,7 @@ def run(program: str, v1: bool) -> list[object]:
         return number % 3 == 0
 
     monkeypatch = _Monkeypatch()
-    names = {"log": written.append, "p": ask, "n": 1, "box": monkeypatch.context, "monkeypatch": monkeypatch}
+    names = {"log": written.append, "p": ask, "box": monkeypatch.context, "monkeypatch": monkeypatch}
     environment = {**os.environ, "VLLM_USE_V1": "1"}
     if not v1:
         del environment["VLLM_USE_V1"]
@@ -178,7 +181,7 @@ def test_a_folded_program_means_the_same(block: list[str], newline: str, step: s
     outcome = rewrite(program.replace("\n", newline), "0.11.2", folds=True)
     before, after = run(program, v1=True), run(outcome.text, v1=False)
     assert _normal(after) == _normal(before), outcome.text
-    assert all(finding.fixed for finding in outcome.findings if finding.rule.startswith("V1M2")), outcome.text
+    assert not [f for f in outcome.open if f.rule.startswith("V1M2") and "reached" not in f.advice], outcome.text
 
 
 def _reindented(line: str, step: str) -> str:

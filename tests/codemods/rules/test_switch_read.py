@@ -124,7 +124,7 @@ FOLDED = [
         "class P:\n    def get_attn_backend_cls(self, use_v1, use_mla):\n        if use_v1 and use_mla:\n"
         "            return 1\n        if use_v1:\n            return 2\n        return 3\nx = envs.VLLM_USE_V1\n",
         "class P:\n    def get_attn_backend_cls(self, use_v1, use_mla):\n        if use_mla:\n"
-        "            return 1\n        return 2\n        return 3\nx = True\n",
+        "            return 1\n        return 2\nx = True\n",
         id="the platform method is only called with use_v1=True",
     ),
     pytest.param(

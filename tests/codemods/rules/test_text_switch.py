@@ -67,6 +67,7 @@ SHELL = [
         'docker run --env "VLLM_USE_V1=1" vllm\n', "docker run vllm\n", id="a long option with a quoted value"
     ),
     pytest.param("docker run --env=VLLM_USE_V1=1 vllm\n", "docker run vllm\n", id="an option joined with its value"),
+    pytest.param("docker run -eVLLM_USE_V1=1 vllm\n", "docker run vllm\n", id="a short option joined with its value"),
     pytest.param(
         "export VLLM_USE_V1=1\ndocker run -e VLLM_USE_V1 vllm\n", "docker run vllm\n", id="handed on without a value"
     ),
@@ -110,6 +111,14 @@ SHELL = [
         'ray submit --json \'{"env_vars": {"VLLM_USE_V1": "1", "A": "2"}}\' vllm\n',
         'ray submit --json \'{"env_vars": {"A": "2"}}\' vllm\n',
         id="in JSON inside quotes",
+    ),
+    pytest.param(
+        'a\necho "VLLM_USE_V1=1" >> "$GITHUB_ENV"\necho "export VLLM_USE_V1=1" >> ~/.bashrc\nvllm\n',
+        "a\nvllm\n",
+        id="written to a file that shells read",
+    ),
+    pytest.param(
+        "export VLLM_USE_V1=1 VLLM_USE_V1=1\nvllm\n", "vllm\n", id="said twice: an export is never left empty"
     ),
     pytest.param("export VLLM_USE_V1=1 # for now\nvllm\n", "vllm\n", id="a remark behind it goes with it"),
 ]
@@ -354,3 +363,27 @@ def test_a_suppression_keeps_its_line_and_no_other() -> None:
     before = "export VLLM_USE_V1=1  # v1: ignore[V1M401] the old image\nVLLM_USE_V1=1 vllm serve\n"
     outcome = rewrite(before, kind=Kind.SHELL)
     assert outcome.text == "export VLLM_USE_V1=1  # v1: ignore[V1M401] the old image\nvllm serve\n"
+
+
+DOCSTRINGS = [
+    pytest.param("VLLM_USE_V1=1 python x.py", "python x.py", id="a line of usage"),
+    pytest.param("A=1 VLLM_USE_V1=1 \\\n    vllm serve m", "A=1 \\\n    vllm serve m", id="a continued line"),
+    pytest.param("```bash\nexport VLLM_USE_V1=1\nvllm\n```", "```bash\nvllm\n```", id="a fence"),
+    pytest.param("Call ``VLLM_USE_V1=1 vllm serve``.", "Call ``vllm serve``.", id="code in a sentence"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), DOCSTRINGS)
+def test_docstrings_of_python(before: str, after: str) -> None:
+    text = 'r"""How to:\n\n%s\n"""\nimport vllm\n'
+    outcome = rewrite(text % before)
+    assert outcome.text == text % after
+    assert outcome.rules == {SWITCH}
+
+
+def test_a_request_for_v0_in_a_docstring_is_information_unless_unsafe() -> None:
+    text = '"""VLLM_USE_V1=0 vllm serve"""\nimport vllm\n'
+    assert [f.severity for f in rewrite(text).said(SWITCH)] == [Severity.INFO]
+    assert rewrite('"""\nVLLM_USE_V1=0 vllm serve\n"""\nimport vllm\n', unsafe=True).text == (
+        '"""\nvllm serve\n"""\nimport vllm\n'
+    )

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from ..context import PythonFile
+from ..scopes import Node
 from .draft import Draft
 from .names import Names
 from .unused import Function, Unused, argument_of, decorators, every_parameter, is_conftest, is_fixture
@@ -221,10 +222,19 @@ class Axes:
                 continue
             if len(found.scope.bindings.get(target.id, ())) != 1 or self._rebound(target.id):
                 continue
+            if not self._read_after(found, target.id):
+                continue
             known = self.values.known(found.node.value)
             if known is not None and known.switched and not self.values.withheld(found.node):
                 news |= self.values.prove(found.scope, target.id, known)
         return news
+
+    def _read_after(self, found: Node, name: str) -> bool:
+        """No read in the same scope comes before the assignment."""
+        _, end = self.file.span(found.node)
+        return all(
+            self.file.span(use.node)[0] >= end for use in self.unused.uses(found.scope, name) if use.scope is found.scope
+        )
 
     def _rebound(self, name: str) -> bool:
         """Some function declares the name global or nonlocal."""

@@ -25,11 +25,14 @@ class Expressions:
         self.draft = draft
         self.tokens: Tokens = draft.tokens
         self.report = report
+        self.concerned: set[int] = set()  # nodes that hold something of the switch; nothing else is looked at
         self.compared: set[int] = set()  # dict displays that are only compared
         self.emptied: set[int] = set()  # dict displays from which the only entry went
 
     def fold(self, node: ast.expr, boolean: bool = False) -> None:
         """Plan the edits of one expression. `boolean`: only its truth counts where it stands."""
+        if id(node) not in self.concerned:
+            return
         known = self.values.truth(node) if boolean else self.values.known(node)
         if known is not None and known.switched:
             self.constant(node, known)

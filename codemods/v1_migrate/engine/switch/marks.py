@@ -118,9 +118,9 @@ class Marks:
         edited = honoured or asked or self.file.settings.unsafe
         self.report(SKIP_V1, mark.node, edited, "" if edited else "no fixture in this file honours it")
         if edited:
-            start, end = self.file.span(mark.node)
-            prefix = ast.unparse(mark.node.func if isinstance(mark.node, ast.Call) else mark.node)
-            self.draft.replace(start, end, f'{prefix.removesuffix("_v1")}(reason="{_REASON}")')
+            inner = mark.node.func if isinstance(mark.node, ast.Call) else mark.node
+            start = self.file.span(inner)[1] - len("skip_v1")
+            self.draft.replace(start, self.file.span(mark.node)[1], f'skip(reason="{_REASON}")')
 
     def _skipif(self, mark: Mark) -> None:
         if not isinstance(mark.node, ast.Call) or not mark.node.args:
@@ -156,7 +156,7 @@ class Marks:
         self.unused.removable.add(BOTH)
         for function in self.unused.functions:
             if function.name == BOTH and is_fixture(function):
-                self.report(BOTH_ENGINES, function.args, False, "remove it when no test requests it")
+                self.report(BOTH_ENGINES, function.decorator_list[0], False, "remove it when no test requests it")
             for argument in every_parameter(function):
                 if argument.arg == BOTH and not self.statements.gone(function):
                     self.report(BOTH_ENGINES, argument, True, "")

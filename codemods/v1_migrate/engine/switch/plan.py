@@ -29,6 +29,7 @@ from .tokens import Tokens
 from .unused import Unused
 from .values import Values
 
+_CHAINS = {f"vllm.envs.{SWITCH}", "vllm.envs.set_vllm_use_v1"}
 SUBJECT = f"vllm.envs.{SWITCH}"
 _FIRST_WITHOUT_V0 = Version("0.11.0")
 _WORDS = re.compile(
@@ -102,6 +103,7 @@ class _Planner:
         if self._allowed(AXIS):
             axes.prove()
             axes.settle()
+        expressions.concerned = self._concerned_nodes()
         statements.block(tree.body)
         marks = Marks(self.file, self.values, draft, expressions, statements, unused, self._report)
         marks.plan({rule for rule in _OF_MARKS if self._allowed(rule)})
@@ -113,6 +115,28 @@ class _Planner:
         self._unfolded("")
         self.result.edits = draft.edits()
         return self.result
+
+    def _concerned_nodes(self) -> set[int]:
+        """Every node that holds something of the switch, by identity."""
+        nodes: set[int] = set()
+
+        def add(node: ast.AST, path: Path | None) -> None:
+            nodes.add(id(node))
+            nodes.update(id(parent) for parent, _ in ancestors(path))
+
+        for use in self.file.model.uses:
+            if self.names.dotted(use.node) in _CHAINS:
+                add(use.node, use.path)
+        for found in self.file.model.every(ast.Constant):
+            if is_switch(found.node) or found.node.value == SUBJECT:
+                add(found.node, found.path)
+        for found in self.file.model.every(ast.Call):
+            if any(keyword.arg == SWITCH for keyword in found.node.keywords):
+                add(found.node, found.path)
+        for key in self.values.proven:
+            for use in self.names.readers.get(key, ()):
+                add(use.node, use.path)
+        return nodes
 
     # what must stay
 
@@ -179,14 +203,16 @@ class _Planner:
                 return why
         return "" if self._applies(node) else f"vLLM {self.file.judge.target} still has V0 for devices other than CPUs"
 
-    def _applies(self, node: ast.AST) -> bool:
-        """V1 is the only engine for the code at this place."""
+    def _everywhere(self) -> bool:
+        """The target has V1 only, whatever the device."""
         try:
-            if Version(self.file.judge.target) >= _FIRST_WITHOUT_V0:
-                return True
+            return Version(self.file.judge.target) >= _FIRST_WITHOUT_V0
         except InvalidVersion:
             return True
-        return self._of_cpu(node)
+
+    def _applies(self, node: ast.AST) -> bool:
+        """V1 is the only engine for the code at this place."""
+        return self._everywhere() or self._of_cpu(node)
 
     def _of_cpu(self, node: ast.AST) -> bool:
         if any("cpu" in part.lower() for part in self.file.source.rel.split("/")):
@@ -251,7 +277,7 @@ class _Planner:
         if self.conftest:
             first = next((each for each in self.file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)), None)
             if first is not None:
-                self._name_of(first.node, BOTH_ENGINES, f"{self.conftest} above it chooses V0 for its tests")
+                self._name_of(first.node, BOTH_ENGINES, f"the {self.conftest} above it chooses V0 for its tests")
         pinned = [(low, high) for low, high, _ in self.kept if high > low]
         for found in self.file.model.every(ast.FunctionDef, ast.AsyncFunctionDef):
             if found.node.name.startswith("test") and self.file.span(found.node) in pinned:
@@ -270,6 +296,8 @@ class _Planner:
 
     def _unfolded(self, why: str) -> None:
         """Reads that no plan takes care of."""
+        if not why and not self.kept and self._everywhere():
+            return
         spans = [(note.start, note.end) for note in self.result.notes]
         for node in ast.walk(self.file.parsed.tree):
             if isinstance(node, ast.expr) and self.values.read(node) is not None:

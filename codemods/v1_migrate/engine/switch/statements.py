@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..context import PythonFile
 from .actions import Action, Actions
 from .draft import Draft
-from .expressions import Expressions
+from .expressions import READ, Expressions
 from .tokens import Tokens
 from .values import Values, pure
 
@@ -31,16 +31,36 @@ class Statements:
         self.doomed: set[int] = set()  # statements that go
         self.doomed_spans: list[tuple[int, int]] = []
         self.arms: dict[int, Block] = {}  # statements that give way to these
+        self.may_go: Callable[[Block], bool] = lambda rest: False
         self.stops: list[ast.stmt] = []  # `pytest.skip(...)` that is now always reached
         self.chains: dict[int, tuple[list[ast.If], Block]] = {}  # if-chains: arms that stay, and the last block
 
     # decisions
 
     def block(self, body: Block) -> None:
-        for statement in body:
+        for position, statement in enumerate(body):
             self.statement(statement)
+            if self._returns(statement) and position + 1 < len(body):
+                self._unreached(body[position + 1 :])
+                return
+
+    def _returns(self, statement: ast.stmt) -> bool:
+        """A folded statement whose remaining arm always leaves the function."""
+        arm = self.arms.get(id(statement))
+        return bool(arm) and isinstance(arm[-1], ast.Return | ast.Raise | ast.Continue | ast.Break)  # type: ignore[index]
+
+    def _unreached(self, rest: Block) -> None:
+        """What stands behind a folded early return goes, unless it makes the function what it is."""
+        if self.may_go(rest):
+            for statement in rest:
+                self.doom(statement)
+        else:
+            self.expressions.report(READ, rest[0], False, "nothing from here to the end of the block is reached on V1")
+            self.block(rest)
 
     def statement(self, statement: ast.stmt) -> None:
+        if id(statement) not in self.expressions.concerned:
+            return
         action = self.actions.of(statement)
         if action is not None:
             self._act(statement, action)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tokenize
 from bisect import bisect_left, bisect_right
+from functools import cached_property
 from typing import NamedTuple
 
 from ...source import Source
@@ -34,12 +35,34 @@ class Tokens:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.table: list[Token] = []
-        self.comments: dict[int, tuple[int, int]] = {}  # line -> span
-        self.literal_lines: set[int] = set()  # lines that begin inside a string literal
-        self._read()
-        self._starts = [token.start for token in self.table]
-        self._ends = [token.end for token in self.table]
+        self._table: list[Token] = []
+        self._comments: dict[int, tuple[int, int]] = {}
+        self._literal_lines: set[int] = set()
+
+    @property
+    def table(self) -> list[Token]:
+        """All tokens, in order. Read when first asked for: most files need none."""
+        if not self._table:
+            self._read()
+        return self._table
+
+    @property
+    def comments(self) -> dict[int, tuple[int, int]]:
+        """Line -> span of its comment."""
+        return self._comments if self.table else {}
+
+    @property
+    def literal_lines(self) -> set[int]:
+        """Lines that begin inside a string literal."""
+        return self._literal_lines if self.table else set()
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [token.start for token in self.table]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return [token.end for token in self.table]
 
     def _read(self) -> None:
         source = self.source
@@ -49,14 +72,14 @@ class Tokens:
             name = tokenize.tok_name[token.type]
             start = self._offset(token.start)
             if token.type == tokenize.COMMENT:
-                self.comments[token.start[0]] = (start, start + len(token.string))
+                self._comments[token.start[0]] = (start, start + len(token.string))
             if name.endswith("STRING_START"):
                 inside.append(token.start[0])
             first = inside.pop() if name.endswith("STRING_END") and inside else token.start[0]
             if token.type == tokenize.STRING or name.endswith("STRING_END"):
-                self.literal_lines.update(range(first + 1, token.end[0] + 1))
+                self._literal_lines.update(range(first + 1, token.end[0] + 1))
             if token.type not in _LAYOUT:
-                self.table.append(Token(token.string, start, self._offset(token.end)))
+                self._table.append(Token(token.string, start, self._offset(token.end)))
 
     def _offset(self, position: tuple[int, int]) -> int:
         line, column = position

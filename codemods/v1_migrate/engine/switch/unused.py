@@ -11,6 +11,7 @@ from ..names_list import without
 from ..scopes import Binding, Node, Scope, Use, ancestors
 from .draft import Draft
 from .expressions import READ
+from .importers import imported_names
 from .names import Names
 from .statements import Statements
 from .tokens import Item
@@ -20,6 +21,7 @@ _ANNOTATION = re.compile(r"[\w.\[\], |\"']+")
 _TYPE_COMMENT = re.compile(r"#\s*type:[^\r\n]*")
 _OF_THE_SWITCH = ("VLLM_USE_V1", "set_vllm_use_v1")
 _MAX_ROUNDS = 20
+_MOST_UNREACHED = 3
 
 
 class Unused:
@@ -34,6 +36,7 @@ class Unused:
         self.left_out: set[int] = set()  # names of import statements
         self.axes: set[tuple[int, str]] = set()  # parameters whose parametrisation is gone
         self.removable: set[str] = set()  # fixtures without an effect of their own
+        statements.may_go = self.may_go
         self.calls = {id(found.node.func): found.node for found in file.model.every(ast.Call)}
         self.functions: list[Function] = [
             found.node for found in file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)
@@ -61,6 +64,25 @@ class Unused:
         """The name was read before, and every place that read it goes."""
         uses = self.uses(scope, name)
         return bool(uses) and all(self.gone(use.node) for use in uses)
+
+    def may_go(self, rest: list[ast.stmt]) -> bool:
+        """Unreachable statements that can be left out: a plain early return was folded before them.
+
+        A `yield` makes the function a generator even if it is never reached, a binding makes a name local, and a long
+        stretch of code behind a folded `raise` is for its owner to delete.
+        """
+        start, end = self.file.span(rest[0])[0], self.file.span(rest[-1])[1]
+        for statement in rest:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Yield | ast.YieldFrom | ast.Global | ast.Nonlocal | ast.Await):
+                    return False
+        for scope in self.names.scopes.values():
+            for name, bindings in scope.bindings.items():
+                if any(start <= self.file.span(b.node)[0] < end for b in bindings if hasattr(b.node, "lineno")) and any(
+                    not start <= self.file.span(use.node)[0] < end for use in self.uses(scope, name)
+                ):
+                    return False
+        return len(rest) <= _MOST_UNREACHED
 
     # with
 
@@ -134,7 +156,7 @@ class Unused:
         changed = False
         for function in self.functions:
             scope = self.names.scopes.get(id(function))
-            if scope is None or self.gone(function):
+            if self.gone(function):
                 continue
             for argument in every_parameter(function):
                 if (id(function), argument.arg) in self.dropped or not self._superfluous(argument, function, scope):
@@ -142,11 +164,12 @@ class Unused:
                 changed |= self._drop_parameter(function, argument)
         return changed
 
-    def _superfluous(self, argument: ast.arg, function: Function, scope: Scope) -> bool:
+    def _superfluous(self, argument: ast.arg, function: Function, scope: Scope | None) -> bool:
         name = argument.arg
-        if (name in self.removable or (id(function), name) in self.axes) and not self.uses(scope, name):
+        known = name in self.removable or (id(function), name) in self.axes
+        if known and (scope is None or not self.uses(scope, name)):
             return requests_fixtures(function)  # requested for its effect alone, and it has none
-        return self.now_unused(scope, name)
+        return scope is not None and self.now_unused(scope, name)
 
     def _drop_parameter(self, function: Function, argument: ast.arg) -> bool:
         name = argument.arg
@@ -291,7 +314,7 @@ class Unused:
             return False
         local = alias.asname or alias.name.partition(".")[0]
         if self.now_unused(found.scope, local):
-            return not self.mentioned(local)
+            return not self.mentioned(local) and not self._imported_elsewhere(local, found.scope)
         node = found.node
         switch = isinstance(node, ast.ImportFrom) and node.module == "vllm.envs" and alias.name in _OF_THE_SWITCH
         if (
@@ -303,6 +326,12 @@ class Unused:
             return False
         self.statements.expressions.report(READ, alias, True, "")  # nothing used it, and it cannot be imported
         return True
+
+    def _imported_elsewhere(self, name: str, scope: Scope) -> bool:
+        """Another file of the tree takes the name from this module."""
+        if scope.kind != "module" or is_test_file(self.file):
+            return False
+        return f"{self.file.module}.{name}" in imported_names(self.file.tree)
 
     def _drop_import(self, node: ast.Import | ast.ImportFrom, leaving: set[int]) -> bool:
         self.left_out.update(id(node.names[position]) for position in leaving)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .shell import CLOSERS, OPENERS, Command, Operator, Script
+from .shell import CLOSERS, EXPORTS, OPENERS, Command, Operator, Script
 
 _CONTINUED = re.compile(r"[ \t]*\\\Z")
 _BLANKS = re.compile(r"[ \t]*")
@@ -39,15 +39,28 @@ def cuts(text: str, script: Script, parts: Iterable[Part]) -> dict[Part, Cut]:
     """A cut for each part that can go; parts next to each other share one."""
     found: dict[Part, Cut] = {}
     listed = sorted(set(parts), key=lambda part: (part.at, part.first))
-    for group in _neighbours([part for part in listed if not part.whole]):
+    emptied = {part.at for part in listed if not part.whole and _emptied(script, part.at, listed)}
+    for group in _neighbours([part for part in listed if not part.whole and part.at not in emptied]):
         together = _words(text, script, group[0].at, group[0].first, group[-1].last)
         found.update(dict.fromkeys(group, together))
-    whole = {part.at: part for part in listed if part.whole}
+    whole = {part.at for part in listed if part.whole} | emptied
     for run in _runs(script, sorted(whole)):
         for at, cut in _commands(text, script, run).items():
             if cut is not None:
-                found[whole[at]] = cut
+                found.update((part, cut) for part in listed if part.at == at)
     return found
+
+
+def _emptied(script: Script, at: int, parts: list[Part]) -> bool:
+    """The parts leave nothing of an export but its name, or nothing at all."""
+    command = script.items[at]
+    assert isinstance(command, Command)
+    gone = {index for part in parts if part.at == at for index in range(part.first, part.last + 1)}
+    if command.name in EXPORTS:
+        gone |= {i for i, word in enumerate(command.words) if i == 0 or word.text.startswith("-")}
+    elif command.name:
+        return False
+    return len(gone) == len(command.words)
 
 
 def lines_cut(text: str, start: int, end: int, limit: int | None = None) -> Cut:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +28,8 @@ class Program:
 
     def cuts(self, new_text: str) -> tuple[Cut, ...] | None:
         """What turns `text` into `new_text`, line by line; None if it cannot be done within cells."""
+        import difflib  # only documents with Python that changes pay for it
+
         old, new = self.text.splitlines(keepends=True), new_text.splitlines(keepends=True)
         starts = _starts(old)
         found = []

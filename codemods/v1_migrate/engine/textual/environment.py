@@ -18,6 +18,13 @@ from .variables import Use, uses
 from .view import View
 from .yaml_entries import yaml_entries
 
+_USAGE = re.compile(
+    r"^[ \t]*(?:\$ )?(?:[A-Za-z_]\w*=[^\s\\]*(?:[ \t]|\\\r?\n)+)+"
+    r"(?:python[\d.]*|vllm|pytest|torchrun|bash|sh|ray|uv|accelerate)\b"
+    r"(?:[^\r\n\\]|\\\r?\n|\\.)*",
+    re.MULTILINE,
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
@@ -40,11 +47,14 @@ class Place:
 class Environment:
     """The places of one file for the variables that `wanted` matches."""
 
-    def __init__(self, text: str, kind: Kind, wanted: re.Pattern[str]) -> None:
+    def __init__(self, text: str, kind: Kind, wanted: re.Pattern[str], *, usage: bool = False) -> None:
+        """`usage`: lines of the text that are commands count as such, as in a docstring that says how to call it."""
         self.text, self.kind, self.wanted = text, kind, wanted
         self.places: list[Place] = []
         for piece in pieces(text, kind):
             self._piece(piece)
+        if usage:
+            self._usage()
         self._rest()
         self.places.sort(key=lambda place: (place.start, place.end))
 
@@ -108,6 +118,14 @@ class Environment:
                 form = "set" if use.form == "inside" else use.form
                 start, end = view.place(use.start), view.place_end(use.end)
                 self.places.append(Place(use.name, form, use.value, start, end, "", inline, (view, script, use)))
+
+    def _usage(self) -> None:
+        """Lines that begin with assignments and go on with a program."""
+        covered = [(place.start, place.end) for place in self.places]
+        for line in _USAGE.finditer(self.text):
+            at = self.wanted.search(self.text, *line.span())
+            if at and not any(start <= at.start() < end for start, end in covered):
+                self._scripts(View.whole(self.text).part(line.start(), line.end()), quoted=True)
 
     def _json(self, view: View) -> None:
         if view.offsets:

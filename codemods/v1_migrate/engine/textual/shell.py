@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 RESERVED = frozenset(("if", "then", "elif", "else", "fi", "while", "until", "do", "done", "{", "}", "!", "time", "$"))
 OPENERS = frozenset(("then", "do", "else", "{", "("))
 CLOSERS = frozenset(("fi", "done", "elif", "else", "}", ")", ";;"))
+EXPORTS = frozenset(("export", "declare", "typeset", "readonly", "local", "ENV", "ARG", "%env", "%set_env"))
 _INSTRUCTIONS = frozenset(("RUN", "CMD", "ENTRYPOINT", "HEALTHCHECK", "SHELL", "ONBUILD"))
 _BLANK = re.compile(r"(?:[ \t\f]|\\\r?\n|\\\r)+")
 _OPERATOR = re.compile(r"\r?\n|\r|;;&|;;|;&|;|&&|\|\||\|&|\||&(?!>)|\(|\)")

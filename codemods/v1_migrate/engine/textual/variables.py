@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .cuts import Cut, Part
-from .shell import Command, Script, Word, unquoted
+from .shell import EXPORTS, Command, Script, Word, unquoted
 
-_EXPORTS = frozenset(("export", "declare", "typeset", "readonly", "local", "ENV", "ARG", "env", "%env", "%set_env"))
+_EXPORTS = EXPORTS | {"env"}
 _OPTIONS = frozenset(("-e", "--env", "-x", "--build-arg"))  # docker, podman, mpirun; a variable follows
 _RUNNERS = frozenset(("env", "sudo", "exec", "nohup", "time", "command"))
 _MAKE_OPERATORS = frozenset(("=", ":=", "?=", "::=", "+="))
+_JOINED = re.compile(r"(?:--env=|-e=?)[\"']?(?P<name>[A-Za-z_]\w*)(?:=(?P<value>[^\"']*))?[\"']?\Z")
+_LISTED = re.compile(r"(?P<before>[,=])(?P<name>[A-Za-z_]\w*)=(?P<value>[^,\s\"']*)")
 _TALK = frozenset(("echo", "printf", "log", "logger", "print", "info"))
 
 
@@ -52,6 +54,8 @@ def _is_data(script: Script) -> bool:
 
 def _use(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
     name, value = _assigned(word.text)
+    if command.name == "echo" and index == 1:
+        return _written(command, at, word, wanted)
     before = command.words[index - 1].text if index else ""
     if wanted.fullmatch(name):
         if index < command.assignments:
@@ -69,6 +73,15 @@ def _use(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[s
     if wanted.fullmatch(bare):
         return _bare(command, at, index, word, bare)
     return _inside(command, at, index, word, wanted)
+
+
+def _written(command: Command, at: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
+    """`echo "NAME=1" >> "$GITHUB_ENV"`, `echo "export NAME=1" >> ~/.bashrc`: the line is for a shell to read."""
+    name, value = _assigned(re.sub(r"\A([\"']?)export\s+", r"\1", word.text))
+    appended = len(command.words) == 4 and command.words[2].text == ">>"
+    if not appended or not wanted.fullmatch(name):
+        return None
+    return Use(name, word.start, word.end, value, "set", Part(at, 0, 3, True))
 
 
 def _assigned(text: str) -> tuple[str, str | None]:
@@ -118,23 +131,21 @@ def _bare(command: Command, at: int, index: int, word: Word, name: str) -> Use |
 
 def _inside(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
     """`--env=NAME=1`, `-eNAME=1`, `--export=ALL,NAME=1`."""
-    if not word.text.startswith("-"):
-        return None
-    match = re.match(
-        rf"(?P<option>--env=|-e=?)[\"']?(?P<name>{wanted.pattern})(?:=(?P<value>[^\"']*))?[\"']?\Z", word.text
-    )
-    if match:
+    match = _JOINED.match(word.text)
+    if match and wanted.fullmatch(match["name"]):
         form = "pass" if match["value"] is None else "set"
         value = None if match["value"] is None else unquoted(match["value"])
         return Use(match["name"], word.start, word.end, value, form, Part(at, index, index))
-    item = re.search(rf"(?P<before>[,=])(?P<name>{wanted.pattern})=(?P<value>[^,\s\"']*)(?P<after>,?)", word.text)
+    items = _LISTED.finditer(word.text) if word.text.startswith("-") else iter(())
+    item = next((found for found in items if wanted.fullmatch(found["name"])), None)
     if item is None:
         return None
-    start, end = word.start + item.start(), word.start + item.end()
+    start, end = word.start + item.start("before"), word.start + item.end()
+    after = word.text[item.end() :].startswith(",")
     if item["before"] == ",":
-        cut = Cut(start, end - len(item["after"]))
-    elif item["after"]:
-        cut = Cut(start + 1, end)
+        cut = Cut(start, end)
+    elif after:
+        cut = Cut(start + 1, end + 1)
     else:
         return Use(item["name"], start + 1, end, unquoted(item["value"]), "set", Part(at, index, index))
     return Use(item["name"], start + 1, end, unquoted(item["value"]), "inside", None, cut)
