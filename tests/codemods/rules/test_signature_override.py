@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import dedent, rewrite
+from v1_migrate.engine.tree import Tree
 from v1_migrate.findings import Safety, Severity
 
 RUNNER = "from vllm.v1.worker.cpu_model_runner import CPUModelRunner\n\n\n"
@@ -190,6 +193,18 @@ def test_a_parameter_of_block_sparse_attention_leaves_the_middle_of_the_list() -
         in outcome.text
     )
     assert "assert blocksparse_params is None" in outcome.text
+
+
+def test_in_a_fork_whose_own_layers_pass_it_nothing_moves() -> None:
+    text = IMPL + (
+        "    def __init__(self, num_heads, head_size, scale, num_kv_heads, alibi_slopes, sliding_window, kv_cache_dtype,\n"
+        "                 blocksparse_params=None, logits_soft_cap=None, attn_type='d', kv_sharing_target_layer_name=None):\n"
+        "        assert blocksparse_params is None\n"
+    )
+    fork = Tree(Path("/nowhere"), vllm_roots=(Path("/nowhere/vllm"),))
+    outcome = rewrite(text, "0.32.0", tree=fork, module="vllm.v1.attention.backends.mine")
+    assert "kv_cache_dtype,\n                 blocksparse_params=None, logits_soft_cap=None" in outcome.text
+    assert "by position" in outcome.said("V1M111")[0].message
 
 
 @pytest.mark.parametrize(

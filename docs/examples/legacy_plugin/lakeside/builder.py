@@ -5,6 +5,8 @@ from vllm.attention.backends.torch_sdpa import TorchSDPAMetadata
 from vllm.config import SchedulerConfig
 from vllm.v1.attention.backends.utils import AttentionMetadataBuilder, CommonAttentionMetadata
 from vllm.v1.core.sched.output import SchedulerOutput
+from vllm.v1.outputs import EMPTY_MODEL_RUNNER_OUTPUT
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
 
 class LakesideBuilder(AttentionMetadataBuilder):
@@ -48,3 +50,10 @@ def idle_step(cached: list) -> SchedulerOutput:
         structured_output_request_ids={},
         grammar_bitmask=None,
     )
+
+
+class IdleRunner(CPUModelRunner):
+    """Answers every step with nothing."""
+
+    def execute_model(self, scheduler_output: SchedulerOutput, intermediate_tensors=None):
+        return EMPTY_MODEL_RUNNER_OUTPUT
