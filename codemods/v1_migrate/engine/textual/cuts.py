@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ def cuts(text: str, script: Script, parts: Iterable[Part]) -> dict[Part, Cut]:
 
 def _after(text: str, script: Script, made: Iterable[Cut]) -> str:
     """The script's text after the cuts."""
-    pieces, done = [], script.start
+    pieces: list[str] = []
+    done = script.start
     for cut in sorted(set(made), key=lambda each: each.start):
         pieces += (text[done : max(cut.start, done)], cut.replacement)
         done = max(cut.end, done)
@@ -56,10 +58,9 @@ def _after(text: str, script: Script, made: Iterable[Cut]) -> str:
 def _hollow(text: str) -> int:
     """Blocks with no command in them."""
     items = [item for item in scripts(text)[0].items if not (isinstance(item, Operator) and item.blank)]
-    pairs = zip(items, items[1:], strict=False)
     return sum(
         isinstance(a, Operator) and isinstance(b, Operator) and a.text in OPENERS and b.text in CLOSERS
-        for a, b in pairs
+        for a, b in itertools.pairwise(items)
     )
 
 
