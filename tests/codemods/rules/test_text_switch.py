@@ -91,6 +91,11 @@ SHELL = [
         id="a test that guards nothing else goes with its comment",
     ),
     pytest.param(
+        "if [ 1 ]; then\n  export VLLM_USE_V1=1\n  if [ 2 ]; then\n    export VLLM_USE_V1=1\n  fi\nfi\nvllm\n",
+        "if [ 1 ]; then\n  if [ 2 ]; then\n    :\n  fi\nfi\nvllm\n",
+        id="a test within a test never leaves the outer one empty",
+    ),
+    pytest.param(
         "if probe; then\n  export VLLM_USE_V1=1\nfi\n",
         "if probe; then\n  :\nfi\n",
         id="a test that runs something stays",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .shell import CLOSERS, EXPORTS, OPENERS, Command, Operator, Script
+from .shell import CLOSERS, EXPORTS, OPENERS, Command, Operator, Script, scripts
 
 _CONTINUED = re.compile(r"[ \t]*\\\Z")
 _BLANKS = re.compile(r"[ \t]*")
@@ -37,15 +38,42 @@ class Part:
 
 def cuts(text: str, script: Script, parts: Iterable[Part]) -> dict[Part, Cut]:
     """A cut for each part that can go; parts next to each other share one."""
-    found: dict[Part, Cut] = {}
     listed = sorted(set(parts), key=lambda part: (part.at, part.first))
+    found = _cuts(text, script, listed, blocks=True)
+    if _hollow(_after(text, script, found.values())) > _hollow(text[script.start : script.end]):
+        found = _cuts(text, script, listed, blocks=False)
+    return found
+
+
+def _after(text: str, script: Script, made: Iterable[Cut]) -> str:
+    """The script's text after the cuts."""
+    pieces: list[str] = []
+    done = script.start
+    for cut in sorted(set(made), key=lambda each: each.start):
+        pieces += (text[done : max(cut.start, done)], cut.replacement)
+        done = max(cut.end, done)
+    return "".join((*pieces, text[done : script.end]))
+
+
+def _hollow(text: str) -> int:
+    """Blocks with no command in them."""
+    items = [item for item in scripts(text)[0].items if not (isinstance(item, Operator) and item.blank)]
+    return sum(
+        isinstance(a, Operator) and isinstance(b, Operator) and a.text in OPENERS and b.text in CLOSERS
+        for a, b in itertools.pairwise(items)
+    )
+
+
+def _cuts(text: str, script: Script, listed: list[Part], *, blocks: bool) -> dict[Part, Cut]:
+    """`blocks`: an `if` whose body goes may go altogether."""
+    found: dict[Part, Cut] = {}
     emptied = {part.at for part in listed if not part.whole and _emptied(script, part.at, listed)}
     for group in _neighbours([part for part in listed if not part.whole and part.at not in emptied]):
         together = _words(text, script, group[0].at, group[0].first, group[-1].last)
         found.update(dict.fromkeys(group, together))
     whole = {part.at for part in listed if part.whole} | emptied
     for run in _runs(script, sorted(whole)):
-        for at, cut in _commands(text, script, run).items():
+        for at, cut in _commands(text, script, run, blocks=blocks).items():
             if cut is not None:
                 found.update((part, cut) for part in listed if part.at == at)
     return found
@@ -168,13 +196,14 @@ def _runs(script: Script, removed: list[int]) -> list[list[int]]:
     return runs
 
 
-def _commands(text: str, script: Script, run: list[int]) -> dict[int, Cut | None]:
+def _commands(text: str, script: Script, run: list[int], *, blocks: bool) -> dict[int, Cut | None]:
     opener, closer = script.around(run[0])[0], script.around(run[-1])[1]
     emptied = opener in OPENERS and closer in CLOSERS
     if emptied and opener == "(":
         return {}
     if emptied:
-        block = _if_block(text, script, run[0], run[-1]) if (opener, closer) == ("then", "fi") else None
+        guards = blocks and (opener, closer) == ("then", "fi")
+        block = _if_block(text, script, run[0], run[-1]) if guards else None
         if block is not None:
             return dict.fromkeys(run, block)
         first = script.items[run[0]]
