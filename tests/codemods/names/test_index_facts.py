@@ -164,14 +164,37 @@ def test_definitions(index: Index) -> None:
     assert "vllm.model_executor.layers.sampler.SamplerOutput" not in index.definitions("SamplerOutput", "0.32.0")
 
 
+def wheel_folder() -> str:
+    folder = os.environ.get("V1_MIGRATE_WHEELS")
+    if not folder:
+        pytest.skip("set V1_MIGRATE_WHEELS to the folder that holds the wheels")
+    return folder
+
+
+@pytest.mark.wheels
+@pytest.mark.parametrize("release", ["0.9.2", "0.11.0"])
+def test_one_release_read_anew_agrees_with_the_shipped_index(index: Index, release: str, tmp_path: Path) -> None:
+    from v1_migrate.names import build
+    from v1_migrate.names.store import Store
+
+    wheel = build.wheels_in(wheel_folder())[release]
+    build.build({release: wheel}, {}, tmp_path / "one.names")
+    anew, shipped = Index([Store(tmp_path / "one.names")]).of(release), index.of(release)
+    assert sorted(anew.modules()) == sorted(shipped.modules())
+    differing = [
+        f"{module}.{name}"
+        for module in anew.modules()
+        for name in {*anew.names(module), *shipped.names(module)}
+        if anew.record(module, name) != shipped.record(module, name)
+    ]
+    assert differing == []
+
+
 @pytest.mark.wheels
 @pytest.mark.slow
 def test_a_rebuild_from_the_wheels_gives_the_shipped_file(tmp_path: Path) -> None:
     from v1_migrate.names import build
     from v1_migrate.names.index import INDEX_FILE
 
-    folder = os.environ.get("V1_MIGRATE_WHEELS")
-    if not folder:
-        pytest.skip("set V1_MIGRATE_WHEELS to the folder that holds the wheels")
-    build.build(build.wheels_in(folder), {}, tmp_path / "index.names")
+    build.build(build.wheels_in(wheel_folder()), {}, tmp_path / "index.names")
     assert (tmp_path / "index.names").read_bytes() == Path(INDEX_FILE).read_bytes()
