@@ -1,8 +1,8 @@
 """The mark `skip_v1`, which skips nothing once no fixture runs both engines.
 
 ## What it does
-Turns `skip_v1` into an explicit `skip` where a fixture of the same file honoured it, and reports it elsewhere. `skip_v0`
-goes: the test runs on V1, as it did.
+Turns `skip_v1` into an explicit `skip` where a fixture of the same file honoured it, and reports it elsewhere.
+`skip_v0` goes: the test runs on V1, as it did.
 
 ## Why
 The mark works only through a fixture that runs a test on both engines. When that fixture goes, a marked test silently

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from v1_migrate.engine.tree import Tree
 
 from .harness import dedent, rewrite
@@ -355,9 +354,13 @@ LEFT_ALONE = [
     pytest.param(
         "V1M305", "@pytest.mark.parametrize('use_v1', [False])\ndef test_a(use_v1): ...\n", id="rows for V0 only"
     ),
-    pytest.param("V1M304", "@pytest.mark.parametrize('vllm_version', ALL)\ndef test_a(vllm_version): ...\n", id="elsewhere"),
+    pytest.param(
+        "V1M304", "@pytest.mark.parametrize('vllm_version', ALL)\ndef test_a(vllm_version): ...\n", id="elsewhere"
+    ),
     pytest.param("", "@pytest.mark.parametrize('version', [1, 2])\ndef test_a(version): ...\n", id="another version"),
-    pytest.param("", "@pytest.mark.parametrize('engine', ['mp', 'ray'])\ndef test_a(engine): ...\n", id="another engine"),
+    pytest.param(
+        "", "@pytest.mark.parametrize('engine', ['mp', 'ray'])\ndef test_a(engine): ...\n", id="another engine"
+    ),
     pytest.param("", "assert backend.get_name() == 'FLASH_ATTN'\n", id="a backend of another device"),
     pytest.param("V1M306", "assert vit_backend.get_name() == 'TORCH_SDPA'\n", id="a vision encoder's backend"),
     pytest.param("", "x = 'TORCH_SDPA'\n", id="a name that is not compared"),
@@ -379,18 +382,22 @@ def test_left_alone(rule: str, text: str) -> None:
     text = "import pytest\nfrom vllm import LLM\n" + text
     outcome = rewrite(text, "0.11.2", rel="test_module.py")
     assert outcome.text == text
-    assert {finding.rule for finding in outcome.findings if finding.rule.startswith("V1M30")} == ({rule} if rule else set())
+    assert {finding.rule for finding in outcome.findings if finding.rule.startswith("V1M30")} == (
+        {rule} if rule else set()
+    )
 
 
 def test_a_skip_that_became_unconditional_is_a_test_for_v0() -> None:
-    text = "import pytest\nfrom vllm import envs\ndef test_a():\n    if envs.VLLM_USE_V1:\n        pytest.skip('no')\n    run()\n"
+    text = "import pytest\nfrom vllm import envs\ndef test_a():\n    if envs.VLLM_USE_V1:\n        pytest.skip('no')\n"
+    text += "    run()\n"
     outcome = rewrite(text, "0.11.2", folds=True)
     assert outcome.text == "import pytest\ndef test_a():\n    pytest.skip('no')\n    run()\n"
     assert outcome.lines("V1M305") == [3]
 
 
 def test_a_skipif_that_always_holds_is_a_test_for_v0() -> None:
-    text = "import os\nimport pytest\n@pytest.mark.skipif(os.getenv('VLLM_USE_V1') == '1', reason='no')\ndef test_a(): ...\n"
+    text = "import os\nimport pytest\n@pytest.mark.skipif(os.getenv('VLLM_USE_V1') == '1', reason='no')\n"
+    text += "def test_a(): ...\n"
     outcome = rewrite(text, "0.11.2", folds=True)
     assert outcome.text == "import pytest\n@pytest.mark.skipif(True, reason='no')\ndef test_a(): ...\n"
     assert outcome.said("V1M305")
