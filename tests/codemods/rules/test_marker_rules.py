@@ -388,14 +388,16 @@ def test_left_alone(rule: str, text: str) -> None:
 
 
 def test_a_skip_that_became_unconditional_is_a_test_for_v0() -> None:
-    text = "import pytest\nfrom vllm import envs\ndef test_a():\n    if envs.VLLM_USE_V1:\n        pytest.skip('no')\n    run()\n"
+    text = "import pytest\nfrom vllm import envs\ndef test_a():\n    if envs.VLLM_USE_V1:\n        pytest.skip('no')\n"
+    text += "    run()\n"
     outcome = rewrite(text, "0.11.2", folds=True)
     assert outcome.text == "import pytest\ndef test_a():\n    pytest.skip('no')\n    run()\n"
     assert outcome.lines("V1M305") == [3]
 
 
 def test_a_skipif_that_always_holds_is_a_test_for_v0() -> None:
-    text = "import os\nimport pytest\n@pytest.mark.skipif(os.getenv('VLLM_USE_V1') == '1', reason='no')\ndef test_a(): ...\n"
+    text = "import os\nimport pytest\n@pytest.mark.skipif(os.getenv('VLLM_USE_V1') == '1', reason='no')\n"
+    text += "def test_a(): ...\n"
     outcome = rewrite(text, "0.11.2", folds=True)
     assert outcome.text == "import pytest\n@pytest.mark.skipif(True, reason='no')\ndef test_a(): ...\n"
     assert outcome.said("V1M305")

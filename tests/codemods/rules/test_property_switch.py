@@ -6,14 +6,18 @@ the exception that ended it, if any, must be equal.
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from random import Random
 from unittest import mock
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from .harness import rewrite
@@ -173,7 +177,7 @@ def run(program: str, v1: bool) -> list[object]:
     return written
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(BLOCK, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["    ", "  ", "\t"]))
 def test_a_folded_program_means_the_same(block: list[str], newline: str, step: str) -> None:
     program = PRELUDE + "\n".join(_reindented(line, step) for line in block) + "\n"
@@ -192,3 +196,59 @@ def _reindented(line: str, step: str) -> str:
 def _normal(written: list[object]) -> list[object]:
     """`x and envs.VLLM_USE_V1` and `x and True` may differ in type, never in what they mean."""
     return [entry if not isinstance(entry, str) else entry.replace("\r\n", "\n") for entry in written]
+
+
+STANDARD = ("contextlib", "fnmatch", "functools", "shlex", "shutil", "textwrap", "tokenize", "warnings")
+INSERTED = (
+    '{at}switch_os.environ["VLLM_USE_V1"] = "1"\n',
+    "{at}if not switch_envs.VLLM_USE_V1: raise ValueError\n",
+    "{at}if not switch_envs.VLLM_USE_V1:\n{at}    # gone\n{at}    raise ValueError\n",
+    "{at}assert switch_envs.VLLM_USE_V1, 'V1 only'\n",
+    "{at}while switch_os.getenv('VLLM_USE_V1') == '0':\n{at}    pass\n",
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(st.sampled_from(STANDARD), st.integers(0, 10**9), st.integers(1, 6))
+def test_what_was_put_into_a_real_file_goes_and_leaves_no_trace(name: str, seed: int, count: int) -> None:
+    random = Random(seed)
+    text = Path(importlib.import_module(name).__file__ or "").read_text()
+    lines = text.splitlines(keepends=True)
+    first, *others = _places(text, lines)
+    for statement in sorted(random.sample(others, min(count, len(others))), key=lambda s: -s.lineno):
+        at = " " * statement.col_offset
+        start, end = statement.lineno - 1, statement.end_lineno or statement.lineno
+        if random.random() < 0.5 or isinstance(statement, ast.For | ast.If):
+            lines[start:start] = [random.choice(INSERTED).format(at=at)]
+        else:
+            body = ["    " + line if line.strip() else line for line in lines[start:end]]
+            lines[start:end] = [f"{at}if switch_envs.VLLM_USE_V1:\n", *body, f"{at}else:\n{at}    raise ValueError\n"]
+    imports = ["import os as switch_os\n", "from vllm import envs as switch_envs\n"]
+    lines[first.lineno - 1 : first.lineno - 1] = imports
+    outcome = rewrite("".join(lines), "0.11.2", folds=True, rel="test_file.py")
+    left = "".join(line for line in outcome.text.splitlines(keepends=True) if line not in imports)  # not all are used
+    assert left == text
+
+
+def _places(text: str, lines: list[str]) -> list[ast.stmt]:
+    """Statements that something can be put before: the first one is where imports may stand."""
+    tree = ast.parse(text)
+    found = []
+    for node in ast.walk(tree):
+        for name in ("body", "orelse", "finalbody"):
+            for statement in getattr(node, name, None) or () if isinstance(node, ast.stmt | ast.Module) else ():
+                if _usable(statement, lines):
+                    found.append(statement)
+    return sorted(found, key=lambda statement: (statement not in tree.body, statement.lineno))
+
+
+def _usable(statement: ast.stmt, lines: list[str]) -> bool:
+    """It has its lines to itself, moves without harm, and no comment above it would be taken for ours."""
+    above = lines[statement.lineno - 2].strip() if statement.lineno > 1 else ""
+    simple = isinstance(statement, ast.Assign | ast.Return | ast.Raise | ast.For | ast.If | ast.Import)
+    alone = lines[statement.lineno - 1][: statement.col_offset].isspace() or statement.col_offset == 0
+    texts = [node for node in ast.walk(statement) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    single = all(node.lineno == node.end_lineno for node in texts)
+    ends = lines[(statement.end_lineno or 1) - 1].rstrip()
+    is_elif = lines[statement.lineno - 1].lstrip().startswith("elif")
+    return simple and alone and single and not is_elif and not above.startswith("#") and ";" not in ends

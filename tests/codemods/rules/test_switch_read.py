@@ -93,13 +93,15 @@ FOLDED = [
     ),
     pytest.param(
         ENVS,
-        "if envs.VLLM_USE_V1:\n    if a:\n        if not envs.VLLM_USE_V1:\n            b()\n        else:\n            c()\n",
+        "if envs.VLLM_USE_V1:\n    if a:\n        if not envs.VLLM_USE_V1:\n            b()\n"
+        "        else:\n            c()\n",
         "if a:\n    c()\n",
         id="nested folds move a block twice",
     ),
     pytest.param(
         ENVS,
-        'if envs.VLLM_USE_V1:\n    # first\n    x = """\n    as it is\n  """\n\n    f(a,\n      b)\n    # last\n\ny = 1\n',
+        'if envs.VLLM_USE_V1:\n    # first\n    x = """\n    as it is\n  """\n\n'
+        "    f(a,\n      b)\n    # last\n\ny = 1\n",
         '# first\nx = """\n    as it is\n  """\n\nf(a,\n  b)\n# last\n\ny = 1\n',
         id="comments move, the inside of a string does not",
     ),
@@ -166,7 +168,8 @@ LEFT_ALONE = [
         id="the function asks for V0",
     ),
     pytest.param(
-        "try:\n    from vllm.envs import VLLM_USE_V1\nexcept ImportError:\n    VLLM_USE_V1 = True\nx = 1 if VLLM_USE_V1 else 2\n",
+        "try:\n    from vllm.envs import VLLM_USE_V1\nexcept ImportError:\n    VLLM_USE_V1 = True\n"
+        "x = 1 if VLLM_USE_V1 else 2\n",
         1,
         id="a guarded import with a value of its own",
     ),

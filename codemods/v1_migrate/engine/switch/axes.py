@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from ..context import PythonFile
 from ..scopes import Node
 from .draft import Draft
+from .functions import Function, argument_of, decorators, every_parameter, is_conftest, is_fixture
 from .names import Names
-from .unused import Function, Unused, argument_of, decorators, every_parameter, is_conftest, is_fixture
+from .unused import Unused
 from .values import Known, Values
 
 _ENGINE = re.compile(r"(?:vllm_)?(?:use|is|enable)_?v[01]|v1|VLLM_USE_V1|(?:vllm_|engine_)?(?:major_)?version|engine")

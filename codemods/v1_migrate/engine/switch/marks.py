@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from ..context import PythonFile
 from .draft import Draft
 from .expressions import Expressions, Report
+from .functions import Function, every_parameter, is_autouse, is_fixture
 from .statements import Statements
-from .unused import Function, Unused, every_parameter, is_autouse, is_fixture
+from .unused import Unused
 from .values import Values
 
 SKIP_V1, CONTRADICTION, BOTH_ENGINES, V0_ONLY, SKIPS = "V1M301", "V1M302", "V1M303", "V1M305", "V1M307"

@@ -21,6 +21,7 @@ from .axes import Axes
 from .backend_names import cpu_backend_name, expected_names
 from .conftests import pinning_conftest
 from .draft import Draft
+from .erase import Eraser
 from .expressions import READ, SET, Expressions
 from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
@@ -109,7 +110,7 @@ class _Planner:
         marks.plan({rule for rule in _OF_MARKS if self._allowed(rule)})
         self._backend_names(draft, statements)
         unused.run()
-        statements.emit(tree.body, tree)
+        Eraser(self.file, draft, statements).emit(tree.body, tree)
         self._axes(axes)
         self._v0_tests(statements)
         self._unfolded("")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ..context import PythonFile
 from .actions import Action, Actions
@@ -120,7 +120,7 @@ class Statements:
     def doom(self, statement: ast.stmt) -> None:
         """The statement goes, with all that is in it."""
         self.doomed.add(id(statement))
-        self.doomed_spans.append((self._start(statement), self.file.span(statement)[1]))
+        self.doomed_spans.append((self.start(statement), self.file.span(statement)[1]))
 
     def gone(self, node: ast.AST) -> bool:
         """Nothing of the node will be left."""
@@ -155,7 +155,7 @@ class Statements:
 
     def _chain(self, root: ast.If) -> None:
         """Fold an if-elif-else: arms that are never taken go, the first that always is ends the chain."""
-        chain = self._links(root)
+        chain = self.links(root)
         last = chain[-1]
         kept: list[ast.If] = []
         settled: Block | None = None  # what runs when no kept test holds
@@ -178,7 +178,8 @@ class Statements:
             self.block(link.body)
         self.block(tail)
 
-    def _links(self, root: ast.If) -> list[ast.If]:
+    def links(self, root: ast.If) -> list[ast.If]:
+        """The `if` and every `elif` of a chain."""
         links = [root]
         while len(links[-1].orelse) == 1 and self._is_elif(links[-1].orelse[0]):
             links.append(links[-1].orelse[0])  # type: ignore[arg-type]
@@ -226,7 +227,7 @@ class Statements:
         draft = self.draft
         self.arms[id(statement)] = arm
         first = draft.line_of(self.file.span(statement)[0])
-        last = self._last_line(statement)
+        last = self.last_line(statement)
         colon = self._colon_before(arm)
         header = draft.line_of(colon)
         start = self.first_line(arm[0])
@@ -242,10 +243,11 @@ class Statements:
         draft.delete_lines(end + 1, last)
 
     def _colon_before(self, arm: Block) -> int:
-        index = self.tokens.before(self._start(arm[0]))
+        index = self.tokens.before(self.start(arm[0]))
         return self.tokens.table[index].start
 
-    def _start(self, statement: ast.stmt) -> int:
+    def start(self, statement: ast.stmt) -> int:
+        """Offset of the statement, its first decorator included."""
         start, _ = self.file.span(statement)
         decorators = getattr(statement, "decorator_list", None)
         if decorators:
@@ -255,9 +257,10 @@ class Statements:
 
     def first_line(self, statement: ast.stmt) -> int:
         """First line, decorators included."""
-        return self.draft.line_of(self._start(statement))
+        return self.draft.line_of(self.start(statement))
 
-    def _last_line(self, statement: ast.stmt) -> int:
+    def last_line(self, statement: ast.stmt) -> int:
+        """Last line of a statement, with the comments that belong to its blocks."""
         tails: list[int] = [self.draft.line_of(self.file.span(statement)[1])]
         for name in BLOCKS:
             body = getattr(statement, name, None)
@@ -269,7 +272,7 @@ class Statements:
         """The last line of a block, with the comments behind it that are indented as it is."""
         draft = self.draft
         line = end = draft.line_of(max(self.file.span(body[-1])[1] - 1, 0))
-        if not draft.blank_before(self._start(body[0])):  # `if x: a` on one line
+        if not draft.blank_before(self.start(body[0])):  # `if x: a` on one line
             return end
         inner = draft.indentation(self.first_line(body[0]))
         while draft.blank(line + 1) or (draft.comment_only(line + 1) and draft.indentation(line + 1) >= inner):
@@ -317,78 +320,6 @@ class Statements:
         blocks = [block for block in self.blocks(statement) if block]
         links = self.chains[id(statement)][0] if id(statement) in self.chains else [statement]
         return not any(self.remaining(block) for block in blocks) and all(pure(link.test) for link in links)
-
-    # the lines of what goes
-
-    def emit(self, body: Block, owner: ast.AST) -> None:
-        """Plan the lines of everything doomed, and `pass` where a block would be left empty."""
-        left = self.remaining(body)
-        if not left and body and not isinstance(owner, ast.Module):
-            self._hollow(body, owner)
-            return
-        self._erase(body, isinstance(owner, ast.Module))
-        for statement in left:
-            for inner in self.blocks(statement):
-                self.emit(inner, statement)
-
-    def _hollow(self, body: Block, owner: ast.AST) -> None:
-        """Nothing of the block is left: an `else` goes, anything else gets `pass`."""
-        for link in self._every_link(owner):
-            if link.body is body and link not in self.chains[id(owner)][0]:  # an `elif` that would become the `else`
-                self.draft.delete_lines(self.draft.line_of(self.file.span(link)[0]), self.arm_end(body))
-                return
-        if self._is_else(body, owner):
-            colon = self.tokens.before(self._start(body[0]))
-            word = self.tokens.table[colon - 1]
-            if self.tokens.table[colon].text == ":" and word.text == "else":
-                self.draft.delete_lines(self.draft.line_of(word.start), self.arm_end(body))
-                return
-        first = next(iter(self._going(body)))
-        start, end = self._start(first), self.file.span(first)[1]
-        self._erase(body, False, spare=first)
-        self.draft.replace(start, end, "pass")
-
-    def _every_link(self, owner: ast.AST) -> list[ast.If]:
-        return self._links(owner) if isinstance(owner, ast.If) and id(owner) in self.chains else []
-
-    def _is_else(self, body: Block, owner: ast.AST) -> bool:
-        chain = self.chains.get(id(owner))
-        return body is (chain[1] if chain else getattr(owner, "orelse", None))
-
-    def _going(self, body: Block) -> Iterator[ast.stmt]:
-        for statement in body:
-            if id(statement) in self.doomed:
-                yield statement
-            elif id(statement) in self.arms:
-                yield from self._going(self.arms[id(statement)])
-
-    def _erase(self, body: Block, top: bool, spare: ast.stmt | None = None) -> None:
-        for position, statement in enumerate(body):
-            if id(statement) in self.arms and id(statement) not in self.doomed:
-                self._erase(self.arms[id(statement)], top, spare)
-            elif id(statement) in self.doomed and statement is not spare:
-                self._erase_one(body, position, top)
-
-    def _erase_one(self, body: Block, position: int, top: bool) -> None:
-        draft, statement = self.draft, body[position]
-        start, end = self._start(statement), self.file.span(statement)[1]
-        first, last = draft.line_of(start), draft.line_of(end)
-        beside = [
-            other
-            for other in body
-            if draft.line_of(self.file.span(other)[1]) == last or self.first_line(other) == first
-        ]
-        alone = draft.blank_before(start) and draft.blank_behind(end)
-        if alone or (all(id(other) in self.doomed for other in beside) and draft.blank_before(self._start(beside[0]))):
-            if isinstance(statement, ast.If | ast.While | ast.With | ast.FunctionDef | ast.AsyncFunctionDef):
-                last = self._last_line(statement)
-            draft.delete_lines(first - draft.remarks_above(first), last, tight=position == 0 and not top)
-        elif position + 1 < len(body) and body[position + 1] in beside:
-            draft.delete(start, self._start(body[position + 1]))
-        elif position and body[position - 1] in beside:
-            draft.delete(self.file.span(body[position - 1])[1], end)
-        else:
-            draft.replace(start, end, "pass")
 
 
 def _skips(statement: ast.stmt) -> bool:

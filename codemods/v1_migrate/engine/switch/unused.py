@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 
 from ..context import PythonFile
-from ..names_list import without
-from ..scopes import Binding, Node, Scope, Use, ancestors
+from ..scopes import Binding, Scope, Use, ancestors
 from .draft import Draft
-from .expressions import READ
-from .importers import imported_names
+from .functions import (
+    Function,
+    argument_of,
+    every_parameter,
+    has_spread,
+    is_autouse,
+    is_conftest,
+    is_fixture,
+    is_test_file,
+    requests_fixtures,
+)
+from .imports import Imports
 from .names import Names
 from .statements import Statements
 from .tokens import Item
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ANNOTATION = re.compile(r"[\w.\[\], |\"']+")
 _TYPE_COMMENT = re.compile(r"#\s*type:[^\r\n]*")
-_OF_THE_SWITCH = ("VLLM_USE_V1", "set_vllm_use_v1")
 _MAX_ROUNDS = 20
 _MOST_UNREACHED = 3
 
@@ -33,7 +39,6 @@ class Unused:
         self.draft = draft
         self.statements = statements
         self.dropped: set[tuple[int, str]] = set()  # (function, parameter)
-        self.left_out: set[int] = set()  # names of import statements
         self.axes: set[tuple[int, str]] = set()  # parameters whose parametrisation is gone
         self.removable: set[str] = set()  # fixtures without an effect of their own
         statements.may_go = self.may_go
@@ -45,9 +50,10 @@ class Unused:
     def run(self) -> None:
         """Repeat until nothing more becomes unused."""
         body = self.file.parsed.tree.body
+        imports = Imports(self.file, self.draft, self.statements, self)
         for _ in range(_MAX_ROUNDS):
             changed = self.statements.settle(body)
-            for step in (self._withs, self._parameters, self._fixtures, self._assignments, self._imports):
+            for step in (self._withs, self._parameters, self._fixtures, self._assignments, imports.drop):
                 changed |= step()
             if not changed:
                 return
@@ -248,7 +254,7 @@ class Unused:
         ):
             return None
         calls = [self.calls.get(id(use.node)) for use in self.uses(outer, function.name)]
-        known = [call for call in calls if call is not None and not _spread(call)]
+        known = [call for call in calls if call is not None and not has_spread(call)]
         return known if len(known) == len(calls) and known else None
 
     # fixtures, assignments
@@ -294,62 +300,7 @@ class Unused:
                 changed = True
         return changed
 
-    # imports
-
-    def _imports(self) -> bool:
-        changed = False
-        for found in self.file.model.imports:
-            node = found.node
-            if self.gone(node) or any(isinstance(parent, ast.Try) for parent, _ in ancestors(found.path)):
-                continue
-            if found.scope.kind == "module" and self.file.source.rel.endswith("__init__.py"):
-                continue
-            leaving = {position for position, alias in enumerate(node.names) if self._import_unused(alias, found)}
-            if leaving:
-                changed |= self._drop_import(node, leaving)
-        return changed
-
-    def _import_unused(self, alias: ast.alias, found: Node) -> bool:
-        if alias.name == "*" or id(alias) in self.left_out:
-            return False
-        local = alias.asname or alias.name.partition(".")[0]
-        if self.now_unused(found.scope, local):
-            return not self.mentioned(local) and not self._imported_elsewhere(local, found.scope)
-        node = found.node
-        switch = isinstance(node, ast.ImportFrom) and node.module == "vllm.envs" and alias.name in _OF_THE_SWITCH
-        if (
-            not switch
-            or self.uses(found.scope, local)
-            or self.mentioned(local)
-            or self.statements.values.withheld(node)
-        ):
-            return False
-        self.statements.expressions.report(READ, alias, True, "")  # nothing used it, and it cannot be imported
-        return True
-
-    def _imported_elsewhere(self, name: str, scope: Scope) -> bool:
-        """Another file of the tree takes the name from this module."""
-        if scope.kind != "module" or is_test_file(self.file):
-            return False
-        return f"{self.file.module}.{name}" in imported_names(self.file.tree)
-
-    def _drop_import(self, node: ast.Import | ast.ImportFrom, leaving: set[int]) -> bool:
-        self.left_out.update(id(node.names[position]) for position in leaving)
-        leaving = {position for position, alias in enumerate(node.names) if id(alias) in self.left_out}
-        if len(leaving) == len(node.names):
-            self.statements.doom(node)
-            return True
-        start, end = self.file.span(node)
-        if isinstance(node, ast.ImportFrom):
-            code = without(self.draft.source.text[start:end], leaving, {})
-            if code is not None:
-                self.draft.replace(start, end, code)
-            return True
-        tokens = self.draft.tokens
-        first = tokens.at(start) + 1
-        items = tokens.items(first, tokens.before(end) + 1)
-        self.draft.drop_items(items, leaving, (tokens.table[first].start, end))
-        return True
+    # mentions
 
     def mentioned(self, name: str) -> bool:
         """Some string, `__all__`, annotation in quotes or type comment may mean the name."""
@@ -364,54 +315,6 @@ class Unused:
         return _ANNOTATION.fullmatch(value) is not None and " " not in value.strip() and not self.gone(node)
 
 
-def every_parameter(function: Function) -> list[ast.arg]:
-    """Parameters that can be named in a call."""
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-
-
-def argument_of(call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """The expression that a call passes for a parameter; None when it leaves it to the default."""
-    positional = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
-    if name in positional and positional.index(name) < len(call.args):
-        return call.args[positional.index(name)]
-    return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
-
-
-def decorators(function: Function) -> Iterator[tuple[str, ast.expr]]:
-    """Each decorator's last name, and the decorator."""
-    for decorator in function.decorator_list:
-        inner = decorator.func if isinstance(decorator, ast.Call) else decorator
-        yield (inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")), decorator
-
-
-def is_fixture(function: Function) -> bool:
-    return any(name.endswith("fixture") for name, _ in decorators(function))
-
-
-def is_autouse(function: Function) -> bool:
-    return any(
-        keyword.arg == "autouse" and isinstance(keyword.value, ast.Constant) and bool(keyword.value.value)
-        for _, decorator in decorators(function)
-        if isinstance(decorator, ast.Call)
-        for keyword in decorator.keywords
-    )
-
-
-def requests_fixtures(function: Function) -> bool:
-    """pytest fills the parameters by their names."""
-    return function.name.startswith("test") or is_fixture(function)
-
-
-def is_conftest(file: PythonFile) -> bool:
-    return file.source.rel.rpartition("/")[2] == "conftest.py"
-
-
-def is_test_file(file: PythonFile) -> bool:
-    """Nobody imports from it (a conftest's functions may be requested elsewhere)."""
-    name = file.source.rel.rpartition("/")[2]
-    return name.startswith("test_") or name.endswith("_test.py")
-
-
 def _idle_statement(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Pass):
         return True
@@ -419,9 +322,3 @@ def _idle_statement(statement: ast.stmt) -> bool:
         return False
     value = statement.value
     return isinstance(value, ast.Constant) or (isinstance(value, ast.Yield) and value.value is None)
-
-
-def _spread(call: ast.Call) -> bool:
-    return any(isinstance(argument, ast.Starred) for argument in call.args) or any(
-        keyword.arg is None for keyword in call.keywords
-    )
