@@ -16,8 +16,8 @@ class Tree:
 
     root: Path
     vllm_roots: tuple[Path, ...] = ()  # folders that *are* the package vllm
-    files: tuple[Path, ...] = ()  # the Python files of the tree
     own: dict[str, Path] = field(default_factory=dict)  # dotted module of the tree's own vllm -> file
+    files: tuple[Path, ...] = ()  # the Python files of the tree
     _texts: dict[str, str] = field(default_factory=dict, repr=False)
     _packages: dict[Path, str] = field(default_factory=dict, repr=False)
 
@@ -27,7 +27,7 @@ class Tree:
         listed = list(files)
         candidates = {parent for path in listed for parent in _vllm_parents(path)}
         roots = tuple(sorted(path for path in candidates if _is_vllm(path)))
-        tree = cls(root, roots, tuple(listed))
+        tree = cls(root, roots, files=tuple(listed))
         for path in listed:
             module = tree.module(path)
             if module.partition(".")[0] == "vllm":
