@@ -1,0 +1,42 @@
+"""The interior of a cache block: the one place that knows where a token's key and value lie.
+
+A cache is one tensor `[num_blocks, KH, block_size, D + Dv]`; block b owns `kv_cache[b]`. In the `row` layout, shared by the torch
+and the native kernel, a token's key and value lie side by side, so that a write touches one run of memory per token and head, and
+plain indexing reads both. Everything else goes through `split_kv` and `token_rows`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
+KV_CACHE_DTYPES: dict[str, torch.dtype | None] = {
+    "auto": None,  # the model's dtype
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "fp8": torch.float8_e4m3fn,
+    "fp8_e4m3": torch.float8_e4m3fn,
+    "fp8_e5m2": torch.float8_e5m2,
+}
+"""What `kv_cache_dtype=` may say. "fp8" and "fp8_e4m3" are e4m3, never quietly e5m2."""
+
+
+def split_kv(kv_cache: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+    """Views of the keys `[num_blocks, KH, block_size, D]` and values `[num_blocks, KH, block_size, Dv]`."""
+    return kv_cache[..., :head_size], kv_cache[..., head_size:]
+
+
+def token_rows(kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+    """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` of the tokens at `blocks`, `offsets`, both int64 [R, N]."""
+    num_kv_heads, block_size, width = kv_cache.shape[1:]
+    heads = torch.arange(num_kv_heads)[:, None]
+    rows = (blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]  # [R, KH, N]
+    flat = kv_cache.view(-1, width)
+    if kv_cache.dtype in FP8_DTYPES:  # index_select has no float8 kernel; the bytes are the same
+        picked = flat.view(torch.uint8).index_select(0, rows.flatten()).view(kv_cache.dtype)
+    else:
+        picked = flat.index_select(0, rows.flatten())
+    picked = picked.view(*rows.shape, width)
+    return picked[..., :head_size], picked[..., head_size:]
