@@ -1,8 +1,8 @@
 """The interior of a cache block: the one place that knows where a token's key and value lie.
 
-A cache is one tensor `[num_blocks, KH, block_size, D + Dv]`; block b owns `kv_cache[b]`. In the `row` layout, shared by the torch
-and the native kernel, a token's key and value lie side by side, so that a write touches one run of memory per token and head, and
-plain indexing reads both. Everything else goes through `split_kv` and `token_rows`.
+A cache is one tensor `[num_blocks, KH, block_size, D + Dv]`; block b owns `kv_cache[b]`. In the `row` layout, shared
+by the torch and the native kernel, a token's key and value lie side by side, so that a write touches one run of
+memory per token and head, and plain indexing reads both. Everything else goes through `split_kv` and `token_rows`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def split_kv(kv_cache: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
 
 
 def token_rows(kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
-    """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` of the tokens at `blocks`, `offsets`, both int64 [R, N]."""
+    """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` at `blocks`, `offsets`, both int64 [R, N]."""
     num_kv_heads, block_size, width = kv_cache.shape[1:]
     heads = torch.arange(num_kv_heads)[:, None]
     rows = (blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]  # [R, KH, N]
@@ -40,3 +40,19 @@ def token_rows(kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int
         picked = flat.index_select(0, rows.flatten())
     picked = picked.view(*rows.shape, width)
     return picked[..., :head_size], picked[..., head_size:]
+
+
+def resolve_cache_dtype(kv_cache_dtype: str | torch.dtype, dtype: torch.dtype) -> torch.dtype:
+    """The cache's dtype from what `kv_cache_dtype=` says and the model's dtype."""
+    if isinstance(kv_cache_dtype, torch.dtype):
+        if kv_cache_dtype in FP8_DTYPES or kv_cache_dtype is dtype:
+            return kv_cache_dtype
+        raise TypeError(f"kv_cache_dtype: {kv_cache_dtype}; must be the model's dtype ({dtype}) or float8")
+    if not isinstance(kv_cache_dtype, str):
+        raise TypeError(f"kv_cache_dtype: {kv_cache_dtype!r}; must be a str or a torch.dtype")
+    if kv_cache_dtype not in KV_CACHE_DTYPES:
+        raise ValueError(f"kv_cache_dtype: {kv_cache_dtype!r}; must be one of {', '.join(KV_CACHE_DTYPES)}")
+    resolved = KV_CACHE_DTYPES[kv_cache_dtype] or dtype
+    if resolved is not dtype and resolved not in FP8_DTYPES:
+        raise TypeError(f"kv_cache_dtype: {kv_cache_dtype!r}; must be the model's dtype ({dtype}), 'auto' or fp8")
+    return resolved

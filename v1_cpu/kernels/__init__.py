@@ -1,31 +1,36 @@
 """The one interface between the backend and a kernel.
 
-A kernel is one file in this folder with one subclass of `Kernel`. The public functions (`v1_cpu.attention`, `v1_cpu.cache`) check
-their arguments, allocate the outputs and call a kernel with plain tensors and numbers; a kernel computes and checks nothing twice.
+A kernel is one file in this folder with one subclass of `Kernel`, listed in `v1_cpu.select.KERNELS`. The public
+functions (`v1_cpu.attention`, `v1_cpu.cache`) check their arguments, allocate the outputs and call a kernel with
+plain tensors and numbers; a kernel computes, and checks nothing twice. Its constructor takes nothing, loads what it
+needs and raises `KernelUnavailable` with a reason where it cannot run; importing its module loads no binary.
 
 What a kernel may rely on, in every call
-    T tokens, H query heads, KH KV heads (H % KH == 0), D head size of queries and keys, Dv head size of values, B requests.
+    T tokens, H query heads, KH KV heads (H % KH == 0), D head size of queries and keys, Dv of values, B requests.
     Tensors are on the CPU. `query`, `key`, `value`, `out` are float32, bfloat16 or float16, one dtype in a call, with
-    `stride(-1) == 1`; the other strides are free (a slice of a packed qkv projection is common).
-    `kv_cache` is contiguous, of the query's dtype or float8_e4m3fn / float8_e5m2. `query_start_loc`, `kv_start_loc`, `seq_lens`
-    are int32 and contiguous, `block_table` is int32 with `stride(-1) == 1`, `slot_mapping` is int64 and contiguous.
-    `alibi_slopes` and `sinks` are float32 [H], `lse` float32 [H, T], `tree_mask` bool [T, M], a tensor `causal` bool [B].
-    With `validate=True` (the public default) the values hold too: start locations rise, block numbers and slots lie in the
-    cache. With `validate=False` nothing of that is known.
+    `stride(-1) == 1`; the other strides are free (a slice of a packed qkv projection is common). `kv_cache` is
+    contiguous, of the query's dtype or float8_e4m3fn / float8_e5m2. `query_start_loc`, `kv_start_loc`, `seq_lens` are
+    int32 and contiguous, `block_table` is int32 with `stride(-1) == 1`, `slot_mapping` is int64 and contiguous.
+    `alibi_slopes` and `sinks` are contiguous float32 [H], `lse` float32 [H, T], `tree_mask` bool [T, M] with
+    `stride(-1) == 1`, a tensor `causal` contiguous bool [B]. T may exceed `query_start_loc[-1]` (padding).
+    With `validate=True` (the public default) the values hold too: start locations rise from 0, block numbers of used
+    blocks and slots lie in the cache. With `validate=False` nothing of that is known.
 
 Encodings: `sliding_window` 0 is none, `attention_chunk_size` 0 is none, `logits_soft_cap` 0.0 is none.
 
-What a kernel computes is DESIGN section 4 to the letter; `tests/v1_cpu/reference.py` is the same as formula.
-    Query i of a request stands at p = kv_len - query_len + i (kv_len is `seq_lens[b]`, or the request's own keys in `varlen`);
-    p may be negative, such a query sees what the masks leave it. Key k is seen when
-        k < kv_len, and
-        causal: k <= p; with a tree mask instead k < kv_len - query_len, or tree_mask[t, k - (kv_len - query_len)], and
-        window w: p - k < w, and without causal also k - p < w, and
+What a kernel computes (`tests/v1_cpu/reference.py` is the same as a formula)
+    Query i of a request stands at p = kv_len - query_len + i, where kv_len is `seq_lens[b]`, or the number of the
+    request's keys in `varlen`; p may be negative. Key k (from 0) is seen when all of these hold:
+        k < kv_len;
+        causal: k <= p; with a tree mask instead: k < kv_len - query_len, or tree_mask[t, k - (kv_len - query_len)];
+        window w: p - k < w, and without causal also k - p < w;
         chunk c: floor(k / c) == floor(p / c).
-    logit = scale * k_scale * (q . k), then cap * tanh(logit / cap), then + slope * (k - p). A sink is one more logit.
-    A query that sees nothing gives zeros and lse -inf (with a sink: zeros and the sink). Query head h reads KV head h // (H // KH).
+    logit = scale * k_scale * (q . k), then cap * tanh(logit / cap), then + slope * (k - p); a sink is one more logit.
+    out = v_scale * sum(softmax * v), computed in float32 or better and rounded once.
+    A query that sees nothing gives zeros and lse -inf (with a sink: zeros and the sink).
+    Query head h reads KV head h // (H // KH).
     Rows of `out` and columns of `lse` from `query_start_loc[-1]` on are not touched.
-    Stale or NaN content of cache positions at or past `seq_lens[b]` never reaches a result.
+    Cache content at or past `seq_lens[b]`, NaN included, never reaches a result.
 """
 
 from __future__ import annotations
@@ -38,7 +43,11 @@ import torch
 from torch import Tensor
 
 ROW_LAYOUT = "row"
-"""Block b, KV head h, token t: `kv_cache[b, h, t, :D]` is the key, `kv_cache[b, h, t, D:]` the value. See `v1_cpu.layouts`."""
+"""Of block b, KV head h, token t, `kv_cache[b, h, t, :D]` is the key and `[..., D:]` the value (`v1_cpu.layouts`)."""
+
+
+class KernelUnavailable(Exception):
+    """A kernel cannot be loaded on this machine; the text is the reason, without a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ class Batch:
 
 
 class Kernel(ABC):
-    """Base of `_PagedAttention`, `_NativePagedAttention` and `_IPEXPagedAttention`: one stateless object per process."""
+    """Base of `_PagedAttention`, `_NativePagedAttention`, `_IPEXPagedAttention`: one stateless object per process."""
 
     name: ClassVar[str]
     """What `kernel=` and `V1_CPU_KERNEL` call it: "torch", "native", "ipex"."""
@@ -85,13 +94,13 @@ class Kernel(ABC):
 
     @abstractmethod
     def unsupported(self, config: KernelConfig) -> str | None:
-        """None if the kernel serves `config`, else the reason as a sentence. Called when a backend is built, and cached."""
+        """None if the kernel serves `config`, else the reason. Called when a backend is built, and cached."""
 
     @abstractmethod
     def write_cache(
         self, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor, k_scale: float, v_scale: float
     ) -> None:
-        """Store `key` [T, KH, D] and `value` [T, KH, Dv] at slot = block * block_size + offset, int64 [T]; slot -1 is skipped.
+        """Store `key` [T, KH, D], `value` [T, KH, Dv] at slot = block * block_size + offset, int64 [T]; -1 is skipped.
 
         A float8 cache stores float32(x) / float32(scale), rounded to nearest even, saturated; NaN stays NaN.
         """
@@ -99,7 +108,8 @@ class Kernel(ABC):
     def schedule(self, batch: Batch) -> Tensor | None:
         """The kernel's division of work for one batch, made once and handed back to `paged` for every layer.
 
-        Any 1-d CPU tensor, opaque to the caller (a tensor, so that it passes through `torch.ops`); None if there is none.
+        Any 1-d CPU tensor, opaque to the caller (a tensor, so that it passes through `torch.ops`), or None. One made
+        for a wider view (no causality, no window, no chunk) must also serve the narrower: a group may mix layers.
         """
         return None
 

@@ -1,8 +1,8 @@
 """The torch kernel: attention in plain torch operations, right on every machine, in blocks, never with a T x T matrix.
 
-The batch is cut into tiles of query tokens; tiles of one height (all decodes, say) are attended together, over one tile of keys
-after the other, with the running maximum and sum of the online softmax (Milakov and Gimelshein, arXiv:1805.02867; Rabe and Staats,
-arXiv:2112.05682). Products, softmax and sums are float32 whatever the inputs are.
+The batch is cut into tiles of query tokens; tiles of one height (all decodes, say) are attended together, over one
+tile of keys after the other, with the running maximum and sum of the online softmax (Milakov and Gimelshein,
+arXiv:1805.02867; Rabe and Staats, arXiv:2112.05682). Products, softmax and sums are float32 whatever the inputs are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SCORE_LIMIT = 1 << 21  # elements of one score matrix: 8 MB
 FETCH_LIMIT = 1 << 22  # elements of keys and values fetched at once: 16 MB in float32
 
 Fetch = Callable[["Tile", Tensor], tuple[Tensor, Tensor]]
-"""(tile, positions int64 [R, N]) -> keys [R, KH, N, D], values [R, KH, N, Dv]; anything where a position is past the end."""
+"""(tile, positions int64 [R, N]) -> keys [R, KH, N, D], values [R, KH, N, Dv]; anything for a position past the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,12 @@ class _PagedAttention(Kernel):
 
         num_kv_heads, width = kv_cache.shape[1], kv_cache.shape[3]
         masks = Masks(
-            _per_request(causal, seq_lens), sliding_window, attention_chunk_size, tree_mask, alibi_slopes, logits_soft_cap
+            _per_request(causal, seq_lens),
+            sliding_window,
+            attention_chunk_size,
+            tree_mask,
+            alibi_slopes,
+            logits_soft_cap,
         )
         for tile in _tiles(query_start_loc, seq_lens, masks, query.shape[1], num_kv_heads * width):
             _attend(tile, fetch, query, num_kv_heads, masks, scale * k_scale, v_scale, sinks, out, lse)
@@ -157,9 +162,7 @@ def _per_request(causal: bool | Tensor, lengths: Tensor) -> Tensor:
     return causal if isinstance(causal, Tensor) else torch.full(lengths.shape, causal)
 
 
-def _tiles(
-    query_start_loc: Tensor, kv_lens: Tensor, masks: Masks, num_heads: int, kv_width: int
-) -> Iterator[Tile]:
+def _tiles(query_start_loc: Tensor, kv_lens: Tensor, masks: Masks, num_heads: int, kv_width: int) -> Iterator[Tile]:
     """Cut the batch into tiles: query tiles of one height together, the ones with similar lengths side by side."""
     starts, lengths = query_start_loc.tolist(), kv_lens.tolist()
     runs: dict[int, list[tuple[int, int, int]]] = {}  # height -> (kv_len, request, first query)
@@ -281,7 +284,14 @@ def _key_step(runs: int, rows: int, kv_width: int) -> int:
 
 
 def _finish(
-    tile: Tile, acc: Tensor, top: Tensor, total: Tensor, v_scale: float, sinks: Tensor | None, out: Tensor, lse: Tensor | None
+    tile: Tile,
+    acc: Tensor,
+    top: Tensor,
+    total: Tensor,
+    v_scale: float,
+    sinks: Tensor | None,
+    out: Tensor,
+    lse: Tensor | None,
 ) -> None:
     """Add the sink, divide by the sum, and write the tile's rows."""
     runs, num_kv_heads, group, height, head_size_v = acc.shape
