@@ -28,7 +28,9 @@ def split_kv(kv_cache: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
     return kv_cache[..., :head_size], kv_cache[..., head_size:]
 
 
-def token_rows(kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+def token_rows(
+    kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` at `blocks`, `offsets`, both int64 [R, N]."""
     num_kv_heads, block_size, width = kv_cache.shape[1:]
     heads = torch.arange(num_kv_heads)[:, None]
@@ -38,6 +40,8 @@ def token_rows(kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int
         picked = flat.view(torch.uint8).index_select(0, rows.flatten()).view(kv_cache.dtype)
     else:
         picked = flat.index_select(0, rows.flatten())
+    if dtype is not None:
+        picked = picked.to(dtype)  # before the split: one pass over contiguous memory
     picked = picked.view(*rows.shape, width)
     return picked[..., :head_size], picked[..., head_size:]
 

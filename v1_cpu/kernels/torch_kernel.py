@@ -22,7 +22,7 @@ SCORE_LIMIT = 1 << 21  # elements of one score matrix: 8 MB
 FETCH_LIMIT = 1 << 22  # elements of keys and values fetched at once: 16 MB in float32
 
 Fetch = Callable[["Tile", Tensor], tuple[Tensor, Tensor]]
-"""(tile, positions int64 [R, N]) -> keys [R, KH, N, D], values [R, KH, N, Dv]; anything for a position past the end."""
+"""(tile, positions int64 [R, N]) -> keys [R, KH, N, D], values [R, KH, N, Dv], float32; past the end, anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _PagedAttention(Kernel):
             used = positions < tile.kv_lens[:, None]  # the table says nothing of the rest
             columns = positions.div(block_size, rounding_mode="floor") * used
             blocks = block_table[tile.requests[:, None], columns].long() * used
-            return token_rows(kv_cache, blocks, positions.remainder(block_size), head_size)
+            return token_rows(kv_cache, blocks, positions.remainder(block_size), head_size, torch.float32)
 
         num_kv_heads, width = kv_cache.shape[1], kv_cache.shape[3]
         masks = Masks(
@@ -142,7 +142,7 @@ class _PagedAttention(Kernel):
         def fetch(tile: Tile, positions: Tensor) -> tuple[Tensor, Tensor]:
             rows = kv_start_loc[tile.requests].long()[:, None] + positions  # [R, N]
             rows = rows * (positions < tile.kv_lens[:, None])
-            return key[rows].transpose(1, 2), value[rows].transpose(1, 2)
+            return key[rows].float().transpose(1, 2), value[rows].float().transpose(1, 2)
 
         num_kv_heads = key.shape[1]
         masks = Masks(_per_request(causal, kv_lens), sliding_window, 0, None, alibi_slopes, logits_soft_cap)
@@ -261,7 +261,7 @@ def _attend(
     step = _key_step(runs, num_heads * height, num_kv_heads * (head_size + head_size_v))
     for start in range(0, tile.span, step):
         positions = tile.first_keys[:, None] + torch.arange(start, min(start + step, tile.span))
-        keys, values = (x.float() for x in fetch(tile, positions))
+        keys, values = fetch(tile, positions)
         logits = _logits(q, keys, tile, positions, masks)
         seen = _visible(tile, positions, masks)
         if not bool(seen.all()):
