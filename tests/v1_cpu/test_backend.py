@@ -127,7 +127,7 @@ def test_options_of_a_layer_reach_the_kernel(option: dict[str, Any], kernel: str
 
 
 def test_a_batch_in_the_middle_of_prefill_and_decode_matches_each_request_alone(kernel: str) -> None:
-    """C1: with one decode before a prefill, the prefill once started at token 0."""
+    """vllm #27034: with one decode before a prefill, the prefill once started at token 0."""
     batch = make_batch([(1, 9), (3, 3)])
     metadata = TorchSDPAMetadataBuilderV1(SPEC).build(0, common_of(batch))
     out = layer_of(kernel=kernel).forward(None, batch.query, None, None, batch.kv_cache, metadata)
@@ -391,7 +391,7 @@ def test_dynamic_causality_from_the_common_metadata(kernel: str) -> None:
 
 
 def test_the_metadata_has_what_every_reader_reads() -> None:
-    """C3: builder and dataclass once disagreed after a clean-up."""
+    """vllm #25630: builder and dataclass once disagreed after a clean-up."""
     batch = make_batch(MIXED)
     metadata = TorchSDPAMetadataBuilderV1(SPEC).build(0, common_of(batch))
     missing = [f.name for f in dataclasses.fields(TorchSDPAMetadata) if not hasattr(metadata, f.name)]
@@ -432,7 +432,7 @@ def test_an_unknown_kind_is_an_attribute_error(query: str) -> None:
 def test_what_cannot_be_served_is_refused_when_a_layer_is_built(
     change: dict[str, Any], error: type[Exception], words: str
 ) -> None:
-    """C11, C19: at start, not at the first request."""
+    """vllm #39065, #14741: at start, not at the first request."""
     wanted = {"num_heads": 4, "head_size": 32, "scale": 1.0, "num_kv_heads": 2, **change}
     with pytest.raises(error, match=words):
         TorchSDPABackendImpl(**wanted)

@@ -20,7 +20,7 @@ def rows(tokens: int, heads: int, size: int, dtype: torch.dtype, seed: int = 0) 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d)[6:])
 @pytest.mark.parametrize("sizes", [(32, 32), (24, 40), (40, 24)], ids=str)
 def test_written_tokens_are_read_back(dtype: torch.dtype, sizes: tuple[int, int], kernel: str) -> None:
-    """C12: float16 writes were once not implemented."""
+    """vllm #17225: float16 writes were once not implemented."""
     size, size_v = sizes
     cache = v1_cpu.allocate_kv_cache(7, 5, 3, size, dtype, head_size_v=size_v)
     assert cache.shape == (7, 3, 5, size + size_v)
@@ -93,7 +93,7 @@ def test_float8_keeps_nan_and_saturates_infinity(name: str, kernel: str) -> None
 
 
 def test_fp8_is_e4m3_and_never_quietly_e5m2() -> None:
-    """C19."""
+    """vllm #14741."""
     for name in ("fp8", "fp8_e4m3"):
         assert v1_cpu.allocate_kv_cache(1, 1, 1, 8, torch.float32, kv_cache_dtype=name).dtype is torch.float8_e4m3fn
 

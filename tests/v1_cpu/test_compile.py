@@ -1,4 +1,4 @@
-"""What torch sees: operators with right schemas, graphs without breaks, the same numbers as in eager mode (C21)."""
+"""What torch sees: right schemas, graphs without breaks, the same numbers as in eager mode (vllm #31643)."""
 
 from __future__ import annotations
 

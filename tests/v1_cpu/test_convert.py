@@ -107,6 +107,6 @@ def test_other_value_head_sizes_in_our_own_layout() -> None:
     ],
 )
 def test_a_wrong_shape_is_refused(shape: tuple[int, ...], layout: str, extra: dict[str, int], words: str) -> None:
-    """C23: tools that exchange caches broke silently when the layout changed."""
+    """vllm #42740: tools that exchange caches broke silently when the layout changed."""
     with pytest.raises(ValueError, match=words):
         unpack_kv_cache(torch.zeros(shape), layout, **extra)

@@ -1,4 +1,4 @@
-"""The same bits from run to run, and right results with any number of threads (D8), also on narrower machines (D4)."""
+"""The same bits from run to run; any number of threads (vllm #32651) and narrower machines (vllm #17252)."""
 
 from __future__ import annotations
 

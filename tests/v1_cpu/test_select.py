@@ -25,7 +25,7 @@ def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_importing_loads_no_kernel_no_vllm_and_no_ipex() -> None:
-    """D1: an import must not run an instruction the machine lacks."""
+    """vllm #19494: an import must not run an instruction the machine lacks."""
     seen = python(
         "import sys, v1_cpu; v1_cpu.paged_attention\n"
         "print(sorted(m for m in sys.modules if 'kernel' in m and m.startswith('v1_cpu.kernels.')"
