@@ -1,4 +1,4 @@
-"""The formula: dense attention in float64, one request and one head group at a time, with a loop for every rule.
+"""The formula: dense attention in float64, one request and one head at a time, rule by rule.
 
 Nothing of v1_cpu is used here, and speed does not matter; this is what every kernel is held to.
 """
@@ -27,17 +27,17 @@ class Rules:
 
 
 def visible(rules: Rules, request: int, query_len: int, kv_len: int) -> Tensor:
-    """bool [query_len, kv_len], entry by entry."""
+    """bool [query_len, kv_len]."""
     causal = rules.causal if isinstance(rules.causal, bool) else bool(rules.causal[request])
     p = torch.arange(query_len)[:, None] + kv_len - query_len
     k = torch.arange(kv_len)[None, :]
     seen = torch.ones(query_len, kv_len, dtype=torch.bool)
     if rules.tree_mask is not None:
         context = kv_len - query_len
-        for i in range(query_len):
-            for j in range(query_len):
-                if context + j >= 0:
-                    seen[i, context + j] = rules.tree_mask[rules.first_rows[request] + i, j]
+        rows = rules.tree_mask[rules.first_rows[request] :][:query_len]
+        for j in range(query_len):
+            if context + j >= 0:
+                seen[:, context + j] = rows[:, j]
     elif causal:
         seen &= k <= p
     if rules.sliding_window is not None:
@@ -68,10 +68,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, rules: Rules, request: int
         logits = logits.masked_fill(~seen, -torch.inf)
         if rules.sinks is not None:
             logits = torch.cat([logits, rules.sinks[h].double().expand(query_len, 1)], dim=1)
-        for i in range(query_len):
-            if not bool((logits[i] > -torch.inf).any()):
-                continue  # sees nothing: zeros, -inf
-            lse[h, i] = torch.logsumexp(logits[i], 0)
-            weights = torch.exp(logits[i] - lse[h, i])[:kv_len]
-            out[i, h] = weights @ torch.where(seen[i, :, None], value[:, kv_head].double(), 0.0)
+        lse[h] = torch.logsumexp(logits, dim=1)  # -inf where nothing is seen
+        seeing = lse[h] > -torch.inf
+        weights = torch.exp(logits[seeing] - lse[h, seeing, None])[:, :kv_len]
+        out[seeing, h] = weights @ value[:, kv_head].double()
     return out, lse

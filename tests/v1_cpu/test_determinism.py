@@ -14,11 +14,20 @@ from reference import Rules
 
 import v1_cpu
 
-LENS = [(1, 700), (130, 400), (1, 33), (60, 60), (4, 90)]
+LENS = [(1, 400), (70, 200), (1, 33), (60, 60), (4, 90)]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3, 8])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=lambda d: str(d)[6:])
+@pytest.mark.parametrize(
+    ("threads", "dtype"),
+    [
+        pytest.param(1, torch.float32, id="1, float32"),
+        pytest.param(2, torch.float32, id="2, float32"),
+        pytest.param(3, torch.bfloat16, id="3, bfloat16"),
+        pytest.param(8, torch.float32, id="8, float32"),
+        pytest.param(2, torch.bfloat16, id="2, bfloat16", marks=pytest.mark.slow),
+        pytest.param(8, torch.bfloat16, id="8, bfloat16", marks=pytest.mark.slow),
+    ],
+)
 def test_any_number_of_threads_gives_right_and_repeatable_results(
     threads: int, dtype: torch.dtype, kernel: str
 ) -> None:
@@ -55,8 +64,7 @@ def test_a_request_does_not_feel_its_neighbours(kernel: str) -> None:
         assert torch.allclose(alone, out[rows], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("capability", ["default", "avx2"])
-def test_a_machine_with_less_than_avx512(capability: str) -> None:
+def test_a_machine_with_less_than_avx512() -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from batches import check, make_batch; from reference import Rules\n"
@@ -66,11 +74,11 @@ def test_a_machine_with_less_than_avx512(capability: str) -> None:
         "print(torch.backends.cpu.get_cpu_capability())"
     )
     here = Path(__file__).parent
-    env = {**os.environ, "PYTHONPATH": str(here.parents[1]), "ATEN_CPU_CAPABILITY": capability}
+    env = {**os.environ, "PYTHONPATH": str(here.parents[1]), "ATEN_CPU_CAPABILITY": "avx2"}
     done = subprocess.run(
         [sys.executable, "-c", code, str(here)], env=env, text=True, capture_output=True, timeout=180, check=False
     )
-    assert done.stdout.strip().lower() in {capability, "no avx"}, done.stderr
+    assert done.stdout.strip().lower() in {"avx2", "no avx"}, done.stderr
 
 
 @pytest.mark.slow
