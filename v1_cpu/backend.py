@@ -511,7 +511,8 @@ class TorchSDPABackendImpl:
         self.num_queries_per_kv = self.num_heads // self.num_kv_heads
         self.scale = float(scale)
         self.alibi_slopes = self._per_head("alibi_slopes", alibi_slopes)
-        self.sinks = self._per_head("sinks", sinks)
+        self.sinks = sinks if isinstance(sinks, Tensor) else self._per_head("sinks", sinks)
+        self._per_head("sinks", sinks)  # refused now; read at each call, as the weights are loaded later
         self.sliding_window = None if sliding_window in (None, -1) else sliding_window
         self.attention_chunk_size = attention_chunk_size
         self.logits_soft_cap = float(logits_soft_cap) if logits_soft_cap else None
@@ -598,8 +599,7 @@ class TorchSDPABackendImpl:
         )
 
     def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
-        """Sinks are weights: they have their values only now."""
-        self.sinks = self._per_head("sinks", self.sinks)
+        """Nothing to do: weights (the sinks) are read where they are."""
 
     def _attend_paged(
         self, layer: Any, query: Tensor, kv_cache: Tensor, metadata: TorchSDPAMetadata, out: Tensor
@@ -644,7 +644,7 @@ class TorchSDPABackendImpl:
             attention_chunk_size=self.attention_chunk_size,
             alibi_slopes=self.alibi_slopes,
             logits_soft_cap=self.logits_soft_cap,
-            sinks=self.sinks,
+            sinks=self._per_head("sinks", self.sinks),
             tree_mask=metadata.tree_mask,
             k_scale=k_scale,
             v_scale=v_scale,
@@ -675,7 +675,7 @@ class TorchSDPABackendImpl:
             sliding_window=self.sliding_window,
             alibi_slopes=self.alibi_slopes,
             logits_soft_cap=self.logits_soft_cap,
-            sinks=self.sinks,
+            sinks=self._per_head("sinks", self.sinks),
             out=out,
             kernel=self.kernel,
         )

@@ -35,7 +35,7 @@ def token_rows(
     num_kv_heads, block_size, width = kv_cache.shape[1:]
     heads = torch.arange(num_kv_heads)[:, None]
     rows = (blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]  # [R, KH, N]
-    flat = kv_cache.view(-1, width)
+    flat = kv_cache.detach().view(-1, width)
     if kv_cache.dtype in FP8_DTYPES:  # index_select has no float8 kernel; the bytes are the same
         picked = flat.view(torch.uint8).index_select(0, rows.flatten()).view(kv_cache.dtype)
     else:

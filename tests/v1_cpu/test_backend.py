@@ -105,6 +105,29 @@ def test_032_style_update_and_forward_into_the_given_output(kernel: str) -> None
     assert bool((output[-2:] == 7.0).all()), "padding rows stay as they are"
 
 
+def test_sinks_that_are_loaded_after_the_layer_was_built(kernel: str) -> None:
+    batch = make_batch(MIXED)
+    sinks = torch.nn.Parameter(torch.zeros(HEADS, dtype=torch.bfloat16))
+    layer = layer_of(kernel=kernel, sinks=sinks)
+    loaded = torch.tensor([0.5, -1.0, 2.0, 0.25])
+    sinks.data.copy_(loaded)
+    layer.process_weights_after_loading(torch.float32)
+    metadata = TorchSDPAMetadataBuilderV1(SPEC).build(0, common_of(batch))
+    out = layer.forward(None, batch.query, None, None, batch.kv_cache, metadata)
+    assert_right(out, batch, Rules(scale=SIZE**-0.5, sinks=loaded))
+
+
+def test_weights_that_require_gradients_leave_no_graph_behind(kernel: str) -> None:
+    batch = make_batch(MIXED)
+    key, value = (x.requires_grad_() for x in new_rows(batch))
+    query = batch.query.clone().requires_grad_()
+    metadata = TorchSDPAMetadataBuilderV1(SPEC).build(0, common_of(batch))
+    out = layer_of(kernel=kernel).forward(None, query, key, value, batch.kv_cache, metadata)
+    assert not out.requires_grad
+    assert not batch.kv_cache.requires_grad
+    assert_right(out, batch, Rules(scale=SIZE**-0.5))
+
+
 @pytest.mark.parametrize(
     "option",
     [

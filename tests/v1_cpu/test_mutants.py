@@ -66,8 +66,8 @@ MUTANTS = [
     ("alibi sign", "logits.add_(masks.alibi_slopes", "logits.sub_(masks.alibi_slopes"),
     (
         "alibi of the wrong head",
-        "masks.alibi_slopes.view(1, num_kv_heads, group, 1, 1)",
-        "masks.alibi_slopes.flip(0).view(1, num_kv_heads, group, 1, 1)",
+        "masks.alibi_slopes.detach().view(1",
+        "masks.alibi_slopes.flip(0).view(1",
     ),
     (
         "wrong head map",
@@ -95,8 +95,8 @@ MUTANTS = [
     ("sink dropped", "if sinks is not None:", "if False:"),
     (
         "sink of the wrong head",
-        "sinks.view(1, num_kv_heads, group, 1, 1)",
-        "sinks.flip(0).view(1, num_kv_heads, group, 1, 1)",
+        "sinks.detach().view(1",
+        "sinks.flip(0).view(1",
     ),
     ("tree mask shifted", "new.clamp(0,", "(new + 1).clamp(0,"),
     ("tree mask hides the context", "(new < 0) |", ""),

@@ -76,7 +76,7 @@ class _PagedAttention(Kernel):
         blocks = torch.div(slot_mapping, block_size, rounding_mode="floor")
         offsets = slot_mapping - blocks * block_size
         keys, values = split_kv(kv_cache, key.shape[2])
-        for target, source, scale in ((keys, key, k_scale), (values, value, v_scale)):
+        for target, source, scale in ((keys, key.detach(), k_scale), (values, value.detach(), v_scale)):
             if target.dtype in FP8_DTYPES:
                 source, target = quantize(source, scale, target.dtype).view(torch.uint8), target.view(torch.uint8)
             target[blocks, :, offsets] = source
@@ -143,7 +143,7 @@ class _PagedAttention(Kernel):
         def fetch(tile: Tile, positions: Tensor) -> tuple[Tensor, Tensor]:
             rows = kv_start_loc[tile.requests].long()[:, None] + positions  # [R, N]
             rows = rows * (positions < tile.kv_lens[:, None])
-            return key[rows].float().transpose(1, 2), value[rows].float().transpose(1, 2)
+            return key.detach()[rows].float().transpose(1, 2), value.detach()[rows].float().transpose(1, 2)
 
         num_kv_heads = key.shape[1]
         masks = Masks(_per_request(causal, kv_lens), sliding_window, 0, None, alibi_slopes, logits_soft_cap)
@@ -234,7 +234,7 @@ def _logits(query: Tensor, keys: Tensor, tile: Tile, positions: Tensor, masks: M
         logits.div_(masks.logits_soft_cap).tanh_().mul_(masks.logits_soft_cap)
     if masks.alibi_slopes is not None:
         distance = (positions[:, None, :] - tile.positions[:, :, None]).float()[:, None, None]  # [R, 1, 1, Q, N]
-        logits.add_(masks.alibi_slopes.view(1, num_kv_heads, group, 1, 1) * distance)
+        logits.add_(masks.alibi_slopes.detach().view(1, num_kv_heads, group, 1, 1) * distance)
     return logits
 
 
@@ -254,7 +254,8 @@ def _attend(
     runs, height = tile.tokens.shape
     num_heads, head_size = query.shape[1:]
     group = num_heads // num_kv_heads
-    q = query[tile.tokens].float().mul_(scale).view(runs, height, num_kv_heads, group, head_size).permute(0, 2, 3, 1, 4)
+    q = query.detach()[tile.tokens].float().mul_(scale)
+    q = q.view(runs, height, num_kv_heads, group, head_size).permute(0, 2, 3, 1, 4)
     head_size_v = out.shape[2]
     top = q.new_full((runs, num_kv_heads, group, height, 1), -torch.inf)  # running maximum
     total = torch.zeros_like(top)  # running sum of exp(logit - top)
@@ -297,7 +298,7 @@ def _finish(
     """Add the sink, divide by the sum, and write the tile's rows."""
     runs, num_kv_heads, group, height, head_size_v = acc.shape
     if sinks is not None:
-        sink = sinks.view(1, num_kv_heads, group, 1, 1)
+        sink = sinks.detach().view(1, num_kv_heads, group, 1, 1)
         new_top = torch.maximum(top, sink)
         shift = new_top.masked_fill(new_top == -torch.inf, 0.0)
         keep = (top - shift).exp()
