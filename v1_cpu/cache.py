@@ -10,8 +10,8 @@ from torch import Tensor
 
 from v1_cpu import ops
 from v1_cpu import validate as check
-from v1_cpu.layouts import FP8_DTYPES, resolve_cache_dtype, token_rows
-from v1_cpu.prepare import check_layout, prepare_write
+from v1_cpu.layouts import FP8_DTYPES, check_interior, resolve_cache_dtype, split_kv
+from v1_cpu.prepare import prepare_write
 from v1_cpu.select import default_kernel
 
 _SIZES = "v1_cpu_head_sizes"  # attribute of a cache's storage: (D, Dv), so that views of the cache know them too
@@ -54,8 +54,7 @@ def allocate_kv_cache(
     if dtype not in check.DTYPES:
         raise TypeError(f"dtype: {dtype}; must be float32, bfloat16 or float16, the model's")
     cache_dtype = resolve_cache_dtype(kv_cache_dtype, dtype)
-    if layout is not None:
-        check_layout(layout, default_kernel())
+    check_interior(layout or default_kernel().layout)
     kv_cache = torch.zeros((num_blocks, num_kv_heads, block_size, head_size + head_size_v), dtype=cache_dtype)
     setattr(kv_cache.untyped_storage(), _SIZES, (head_size, head_size_v))
     return kv_cache
@@ -120,15 +119,16 @@ def read_kv_cache(
     check.tensor("block_table_row", block_table_row, torch.int32, 1, "[n]", contiguous=False)
     check.count("seq_len", seq_len, "the tokens to read", least=0)
     check.lengths([seq_len], block_table_row[None], kv_cache.shape[2], kv_cache.shape[0])
-    if layout is not None:
-        check_layout(layout, default_kernel())
-    head_size = _head_size(kv_cache, head_size)
+    layout = default_kernel().layout if layout is None else layout
+    check_interior(layout)
     positions = torch.arange(seq_len)
     blocks = block_table_row.long()[positions // kv_cache.shape[2]]
-    key, value = token_rows(kv_cache, blocks[None], (positions % kv_cache.shape[2])[None], head_size)
+    offsets = positions % kv_cache.shape[2]
+    states = split_kv(_bytes(kv_cache).detach(), _head_size(kv_cache, head_size), layout)
+    key, value = (half[blocks, :, offsets].view(kv_cache.dtype) for half in states)
     if kv_cache.dtype in FP8_DTYPES:
-        key, value = key.float() * k_scale, value.float() * v_scale
-    return key[0].transpose(0, 1).contiguous(), value[0].transpose(0, 1).contiguous()
+        return key.float() * k_scale, value.float() * v_scale
+    return key, value
 
 
 def copy_blocks(kv_caches: Sequence[Tensor], block_mapping: Tensor) -> None:

@@ -7,6 +7,7 @@ and Dv.
 layout   tensor                                           inside a block and head
 ======== ================================================ ======================================================
 row      ``[NB, KH, BS, D + Dv]``                         a token's key, then its value (this package)
+ipex     ``[NB, KH, BS, D + Dv]``                         keys ``[KH, BS, D]`` of the block, then its values
 v0       ``[2, NB, BS * KH * D]`` (0.8.5 to 0.11.0)       key ``[D // x, BS, x]``, x = 16 bytes; value ``[D, BS]``
 v0-ipex  ``[2, NB, BS * KH * D]`` (the same, with IPEX)   key and value ``[BS, D]``
 0.11.2   ``[2, NB, KH, BS, D]`` (0.11.2 to 0.16.0)        key ``[D, BS]``, whatever its shape says; value ``[BS, D]``
@@ -21,10 +22,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from v1_cpu.kernels import ROW_LAYOUT
+from v1_cpu.kernels import IPEX_LAYOUT, ROW_LAYOUT
 from v1_cpu.layouts import split_kv
 
-LAYOUTS = (ROW_LAYOUT, "v0", "v0-ipex", "0.11.2", "0.32.0")
+LAYOUTS = (ROW_LAYOUT, IPEX_LAYOUT, "v0", "v0-ipex", "0.11.2", "0.32.0")
 
 
 def convert_kv_cache(
@@ -58,8 +59,8 @@ def unpack_kv_cache(
     rank = {"v0": 3, "v0-ipex": 3, "0.11.2": 5}.get(layout, 4)
     if kv_cache.dim() != rank or (rank != 4 and kv_cache.shape[0] != 2):
         raise ValueError(f"kv_cache: shape {tuple(kv_cache.shape)}; is not of layout {layout!r} ({_SHAPES[layout]})")
-    if layout == ROW_LAYOUT:
-        return split_kv(kv_cache, _half(kv_cache) if head_size is None else head_size)
+    if layout in (ROW_LAYOUT, IPEX_LAYOUT):
+        return split_kv(kv_cache, _half(kv_cache) if head_size is None else head_size, layout)
     if layout in ("v0", "v0-ipex"):
         return _unpack_flat(kv_cache, layout, num_kv_heads, head_size)
     if layout == "0.11.2":
@@ -89,6 +90,10 @@ def pack_kv_cache(keys: Tensor, values: Tensor, layout: str) -> Tensor:
     _known(layout)
     if layout == ROW_LAYOUT:
         return torch.cat([_plain(keys), _plain(values)], dim=-1).view(keys.dtype)
+    if layout == IPEX_LAYOUT:
+        flat = [_plain(half).flatten(1) for half in (keys, values)]
+        width = keys.shape[3] + values.shape[3]
+        return torch.cat(flat, dim=1).view(*keys.shape[:3], width).view(keys.dtype)
     if keys.shape != values.shape:
         raise ValueError(f"values: shape {tuple(values.shape)}; layout {layout!r} needs Dv = D, {tuple(keys.shape)}")
     num_blocks, heads, block_size, size = keys.shape
@@ -109,6 +114,7 @@ def pack_kv_cache(keys: Tensor, values: Tensor, layout: str) -> Tensor:
 
 _SHAPES = {
     ROW_LAYOUT: "[NB, KH, BS, D + Dv]",
+    IPEX_LAYOUT: "[NB, KH, BS, D + Dv]",
     "v0": "[2, NB, BS * KH * D]",
     "v0-ipex": "[2, NB, BS * KH * D]",
     "0.11.2": "[2, NB, KH, BS, D]",

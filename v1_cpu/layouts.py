@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from v1_cpu.kernels import IPEX_LAYOUT, ROW_LAYOUT
+
 FP8_DTYPES = (torch.float8_e4m3fn, torch.float8_e5m2)
 KV_CACHE_DTYPES: dict[str, torch.dtype | None] = {
     "auto": None,  # the model's dtype
@@ -23,15 +25,23 @@ KV_CACHE_DTYPES: dict[str, torch.dtype | None] = {
 """What `kv_cache_dtype=` may say. "fp8" and "fp8_e4m3" are e4m3, never quietly e5m2."""
 
 
-def split_kv(kv_cache: Tensor, head_size: int) -> tuple[Tensor, Tensor]:
+def split_kv(kv_cache: Tensor, head_size: int, layout: str = ROW_LAYOUT) -> tuple[Tensor, Tensor]:
     """Views of the keys `[num_blocks, KH, block_size, D]` and values `[num_blocks, KH, block_size, Dv]`."""
-    return kv_cache[..., :head_size], kv_cache[..., head_size:]
+    if layout == ROW_LAYOUT:
+        return kv_cache[..., :head_size], kv_cache[..., head_size:]
+    num_blocks, num_kv_heads, block_size, width = kv_cache.shape
+    blocks, first = kv_cache.view(num_blocks, -1), num_kv_heads * block_size * head_size
+    shape = (num_blocks, num_kv_heads, block_size)
+    return blocks[:, :first].view(*shape, head_size), blocks[:, first:].view(*shape, width - head_size)
 
 
 def token_rows(
     kv_cache: Tensor, blocks: Tensor, offsets: Tensor, head_size: int, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` at `blocks`, `offsets`, both int64 [R, N]."""
+    """Copies of the keys `[R, KH, N, D]` and values `[R, KH, N, Dv]` at `blocks`, `offsets`, both int64 [R, N].
+
+    Of a `row` cache: a token's key and value are fetched together.
+    """
     num_kv_heads, block_size, width = kv_cache.shape[1:]
     heads = torch.arange(num_kv_heads)[:, None]
     rows = (blocks[:, None] * num_kv_heads + heads) * block_size + offsets[:, None]  # [R, KH, N]
@@ -44,6 +54,15 @@ def token_rows(
         picked = picked.to(dtype)  # before the split: one pass over contiguous memory
     picked = picked.view(*rows.shape, width)
     return picked[..., :head_size], picked[..., head_size:]
+
+
+def check_interior(layout: str) -> None:
+    """A layout of this package's own caches."""
+    if layout not in (ROW_LAYOUT, IPEX_LAYOUT):
+        raise ValueError(
+            f"layout: {layout!r}; must be {ROW_LAYOUT!r} or {IPEX_LAYOUT!r}, or None for that of v1_cpu.which(); "
+            "v1_cpu.convert_kv_cache reads the layouts of older releases"
+        )
 
 
 def resolve_cache_dtype(kv_cache_dtype: str | torch.dtype, dtype: torch.dtype) -> torch.dtype:

@@ -34,6 +34,8 @@ def flat_index(layout: str, half: int, b: int, h: int, t: int, d: int, x: int) -
     if layout == "v0-ipex":
         return split + t * SIZE + d
     inside = d * TOKENS + t if half == 0 else t * SIZE + d
+    if layout == "ipex":
+        return b * 2 * block + half * block + h * head + t * SIZE + d
     if layout == "0.11.2":
         return split + inside
     if layout == "0.32.0":

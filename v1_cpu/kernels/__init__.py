@@ -45,6 +45,9 @@ from torch import Tensor
 ROW_LAYOUT = "row"
 """Of block b, KV head h, token t, `kv_cache[b, h, t, :D]` is the key and `[..., D:]` the value (`v1_cpu.layouts`)."""
 
+IPEX_LAYOUT = "ipex"
+"""A block holds the keys of all its KV heads, `[KH, block_size, D]`, then their values, `[KH, block_size, Dv]`."""
+
 
 class KernelUnavailable(Exception):
     """A kernel cannot be loaded on this machine; the text is the reason, without a full stop."""
