@@ -162,6 +162,7 @@ class TorchSDPAMetadata:
     block_table: Tensor | None = field(default=None, kw_only=True)  # int32 [B, max_blocks], all requests
     causal: bool | Tensor | None = field(default=None, kw_only=True)  # None: as the layer's type says
     tree_mask: Tensor | None = field(default=None, kw_only=True)  # bool [T, max_query_len], for speculative trees
+    is_prefilling: list[bool] | None = field(default=None, kw_only=True)  # [B]: how the batch was split
 
     def __post_init__(self) -> None:
         self.attn_bias: list[Tensor] | None = None
@@ -407,9 +408,10 @@ class TorchSDPAMetadataBuilderV1:
         query_lens = [b - a for a, b in itertools.pairwise(starts)]
         told = getattr(common, "is_prefilling", None)
         if told is not None:
-            prefilling = [bool(x) for x in told[: len(lens)].tolist()]
+            prefilling = [bool(x) for x in torch.as_tensor(told)[: len(lens)].tolist()]
         else:  # a decode brings one token and has context
             prefilling = [q > 1 or s <= q for q, s in zip(query_lens, lens, strict=True)]
+        metadata.is_prefilling = prefilling
         prefills = [i for i, p in enumerate(prefilling) if p]
         decodes = [i for i, p in enumerate(prefilling) if not p]
         table = metadata.block_table

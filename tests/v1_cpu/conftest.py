@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # reference.py and batches.py: t
 
 from v1_cpu import select
 
-warnings.filterwarnings("ignore", message="v1_cpu: no native kernel", category=RuntimeWarning)
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", "ignore:v1_cpu. no native kernel:RuntimeWarning")
 
 
 def loadable() -> list[str]:

@@ -184,8 +184,10 @@ def test_is_prefilling_of_the_runner_decides_over_the_guess() -> None:
     batch = make_batch([(1, 9), (2, 30)])
     told = torch.tensor([True, False])  # the last prompt token alone; a decode with a draft token
     metadata = TorchSDPAMetadataBuilderV1(SPEC).build(0, common_of(batch, is_prefilling=told))
-    assert (metadata.num_prefills, metadata.num_prefill_tokens, metadata.num_decode_tokens) == (1, 1, 2)
-    assert metadata.seq_lens_tensor.tolist() == [30]
+    other = TorchSDPAMetadataBuilderV1(SPEC).update_block_table(metadata, batch.block_table, metadata.slot_mapping)
+    for built in (metadata, other):
+        assert (built.num_prefills, built.num_prefill_tokens, built.num_decode_tokens) == (1, 1, 2)
+        assert built.seq_lens_tensor.tolist() == [30]
 
 
 @pytest.mark.parametrize("lens", [[], [(1, 5)], [(7, 7)]], ids=["no request", "decode only", "prefill only"])
