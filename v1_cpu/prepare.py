@@ -45,7 +45,7 @@ def prepare_paged(
         known = plan is not None and plan.knows(query, kv_cache, query_start_loc, seq_lens, block_table)
         if not known:
             check.paged(query, kv_cache, query_start_loc, seq_lens, block_table, k_scale, v_scale)
-        elif k_scale != 1.0 or v_scale != 1.0:
+        elif not check.unscaled(k_scale, v_scale):
             check.scales(k_scale, v_scale, kv_cache.dtype)
         heads, batch = query.shape[1], seq_lens.shape[0]
         check.options(

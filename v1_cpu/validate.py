@@ -93,6 +93,11 @@ def scales(k_scale: Any, v_scale: Any, cache_dtype: torch.dtype) -> None:
             _wrong(name, value, f"must be 1.0 for a {cache_dtype} cache; only float8 caches are scaled")
 
 
+def unscaled(k_scale: Any, v_scale: Any) -> bool:
+    """Both the plain float 1.0 (a tensor that holds 1.0 is not)."""
+    return k_scale.__class__ is v_scale.__class__ is float and k_scale == v_scale == 1.0
+
+
 def cache(kv_cache: Any, *, num_kv_heads: int | None = None, dtype: torch.dtype | None = None) -> None:
     """A cache tensor `[num_blocks, KH, block_size, D + Dv]`, of the model's dtype or float8."""
     rule = "[num_blocks, KH, block_size, D + Dv]"
@@ -114,7 +119,7 @@ def paged(
 ) -> None:
     """Types, dtypes and shapes of the tensors of `paged_attention`."""
     try:
-        if _paged_fits(query, kv_cache, query_start_loc, seq_lens, block_table) and k_scale == v_scale == 1.0:
+        if _paged_fits(query, kv_cache, query_start_loc, seq_lens, block_table) and unscaled(k_scale, v_scale):
             return
     except (AttributeError, TypeError, ValueError, RuntimeError):
         pass  # something is no tensor or of another rank; said below

@@ -170,6 +170,14 @@ def test_paged_attention_refuses(change: dict[str, Any], error: type[Exception],
         attend(given(**change))
 
 
+@pytest.mark.parametrize("planned", [False, True], ids=["no plan", "plan"])
+def test_a_scale_that_is_a_tensor_is_refused_even_if_it_holds_one(planned: bool) -> None:
+    batch = make_batch([(1, 40)])
+    plan = plan_for(batch, block_table=batch.block_table, num_blocks=batch.kv_cache.shape[0]) if planned else None
+    with pytest.raises(TypeError, match=r"v_scale: .*use \.item"):
+        run(batch, plan, v_scale=torch.tensor(1.0))
+
+
 def test_the_plain_call_passes_and_padding_of_the_table_may_be_anything() -> None:
     out = attend(given(block_table=torch.tensor([[0, 1], [2, -77]], dtype=I32)))
     assert out.shape == (3, 4, 8)
@@ -221,7 +229,7 @@ def plan_for(batch: Batch, **change: Any) -> v1_cpu.Plan:
     )
 
 
-def run(batch: Batch, plan: v1_cpu.Plan, kernel: str | None = None, **change: Any) -> torch.Tensor:
+def run(batch: Batch, plan: v1_cpu.Plan | None, kernel: str | None = None, **change: Any) -> torch.Tensor:
     return v1_cpu.paged_attention(
         batch.query, batch.kv_cache, **{**batch.tensors, "scale": 0.2, "plan": plan, "kernel": kernel, **change}
     )
