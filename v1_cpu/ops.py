@@ -159,49 +159,13 @@ def _paged(
     layout: str | None,
     validate: bool,
 ) -> None:
+    tensors = (query, kv_cache, query_start_loc, seq_lens, block_table)
     seen = causal if causal_per_request is None else causal_per_request
-    chosen, _ = prepare_paged(
-        query,
-        kv_cache,
-        query_start_loc,
-        seq_lens,
-        block_table,
-        scale,
-        seen,
-        sliding_window,
-        attention_chunk_size,
-        alibi_slopes,
-        logits_soft_cap,
-        sinks,
-        tree_mask,
-        k_scale,
-        v_scale,
-        out,
-        None,
-        kernel,
-        layout,
-        validate,
-    )
-    chosen.paged(
-        query,
-        kv_cache,
-        query_start_loc,
-        seq_lens,
-        block_table,
-        out,
-        lse,
-        scale,
-        seen,
-        sliding_window or 0,
-        attention_chunk_size or 0,
-        alibi_slopes,
-        logits_soft_cap or 0.0,
-        sinks,
-        tree_mask,
-        k_scale,
-        v_scale,
-        schedule,
-    )
+    rules = (sliding_window, attention_chunk_size, alibi_slopes, logits_soft_cap, sinks, tree_mask, k_scale, v_scale)
+    chosen, _ = prepare_paged(*tensors, scale, seen, *rules, out, None, kernel, layout, validate)
+    window, chunk, cap = sliding_window or 0, attention_chunk_size or 0, logits_soft_cap or 0.0
+    masks = (window, chunk, alibi_slopes, cap, sinks, tree_mask)
+    chosen.paged(*tensors, out, lse, scale, seen, *masks, k_scale, v_scale, schedule)  # type: ignore[arg-type]
 
 
 @torch.library.impl(_library, "varlen_attention", "CPU")
@@ -223,38 +187,11 @@ def _varlen(
     kernel: str | None,
     validate: bool,
 ) -> None:
+    tensors = (query, key, value, query_start_loc, kv_start_loc)
     seen = causal if causal_per_request is None else causal_per_request
-    chosen, _ = prepare_varlen(
-        query,
-        key,
-        value,
-        query_start_loc,
-        kv_start_loc,
-        scale,
-        seen,
-        sliding_window,
-        alibi_slopes,
-        logits_soft_cap,
-        sinks,
-        out,
-        kernel,
-        validate,
-    )
-    chosen.varlen(
-        query,
-        key,
-        value,
-        query_start_loc,
-        kv_start_loc,
-        out,
-        lse,
-        scale,
-        seen,
-        sliding_window or 0,
-        alibi_slopes,
-        logits_soft_cap or 0.0,
-        sinks,
-    )
+    rules = (sliding_window, alibi_slopes, logits_soft_cap, sinks)
+    chosen, _ = prepare_varlen(*tensors, scale, seen, *rules, out, kernel, validate)
+    chosen.varlen(*tensors, out, lse, scale, seen, sliding_window or 0, alibi_slopes, logits_soft_cap or 0.0, sinks)
 
 
 @torch.library.impl(_library, "write_kv_cache", "CPU")
