@@ -161,11 +161,27 @@ def _paged(
 ) -> None:
     tensors = (query, kv_cache, query_start_loc, seq_lens, block_table)
     seen = causal if causal_per_request is None else causal_per_request
-    rules = (sliding_window, attention_chunk_size, alibi_slopes, logits_soft_cap, sinks, tree_mask, k_scale, v_scale)
-    chosen, _ = prepare_paged(*tensors, scale, seen, *rules, out, None, kernel, layout, validate)
+    chosen, _ = prepare_paged(
+        *tensors,
+        scale,
+        seen,
+        sliding_window,
+        attention_chunk_size,
+        alibi_slopes,
+        logits_soft_cap,
+        sinks,
+        tree_mask,
+        k_scale,
+        v_scale,
+        out,
+        None,
+        kernel,
+        layout,
+        validate,
+    )
     window, chunk, cap = sliding_window or 0, attention_chunk_size or 0, logits_soft_cap or 0.0
     masks = (window, chunk, alibi_slopes, cap, sinks, tree_mask)
-    chosen.paged(*tensors, out, lse, scale, seen, *masks, k_scale, v_scale, schedule)  # type: ignore[arg-type]
+    chosen.paged(*tensors, out, lse, scale, seen, *masks, k_scale, v_scale, schedule)
 
 
 @torch.library.impl(_library, "varlen_attention", "CPU")
