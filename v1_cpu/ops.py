@@ -179,9 +179,22 @@ def _paged(
         layout,
         validate,
     )
-    window, chunk, cap = sliding_window or 0, attention_chunk_size or 0, logits_soft_cap or 0.0
-    masks = (window, chunk, alibi_slopes, cap, sinks, tree_mask)
-    chosen.paged(*tensors, out, lse, scale, seen, *masks, k_scale, v_scale, schedule)
+    chosen.paged(
+        *tensors,
+        out,
+        lse,
+        scale,
+        seen,
+        sliding_window or 0,
+        attention_chunk_size or 0,
+        alibi_slopes,
+        logits_soft_cap or 0.0,
+        sinks,
+        tree_mask,
+        k_scale,
+        v_scale,
+        schedule,
+    )
 
 
 @torch.library.impl(_library, "varlen_attention", "CPU")
