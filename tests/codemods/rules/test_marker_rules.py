@@ -347,7 +347,11 @@ def test_settled(rule: str, before: str, after: str) -> None:
 
 LEFT_ALONE = [
     pytest.param("V1M301", "@pytest.mark.skip_v1\ndef test_a(): ...\n", id="skip_v1 that nothing honours"),
-    pytest.param("", "@pytest.mark.cpu_model\ndef test_a(): ...\n", id="cpu_model alone"),
+    pytest.param(
+        "V1M301",
+        "@pytest.mark.cpu_model\ndef test_a(): ...\n@pytest.mark.skip_v1\ndef test_b(): ...\n",
+        id="cpu_model on one test, skip_v1 on another",
+    ),
     pytest.param("", "@pytest.mark.skipif(p.is_cpu(), reason='slow')\ndef test_a(): ...\n", id="a skipif for CPUs"),
     pytest.param("V1M307", "@pytest.mark.skipif(p.is_cpu(), reason='V1 cannot')\ndef test_a(): ...\n", id="its reason"),
     pytest.param("V1M305", "REQUIRES_V0 = ['a']\ndef test_a(): ...\n", id="a list of models for V0"),
