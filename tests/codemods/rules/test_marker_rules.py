@@ -429,3 +429,25 @@ def test_a_conftest_above_that_chooses_v0_is_no_secret(tmp_path: Path) -> None:
     assert outcome.text == text
     assert "tests/conftest.py" in outcome.said("V1M303")[0].advice
     assert rewrite(conftest, "0.11.2", rel="tests/conftest.py").said("V1M203")
+
+
+def test_the_distance_between_two_definitions_stays() -> None:
+    text = dedent(
+        """
+        import os
+
+        import pytest
+
+
+        def test_a():
+            x = 1
+            assert os.environ["VLLM_USE_V1"] in ("0", "1")
+
+
+        @pytest.mark.skipif(os.getenv("VLLM_USE_V1") == "0", reason="no")
+        def test_b():
+            assert 1
+        """
+    )
+    outcome = rewrite(text, rel="tests/test_x.py", folds=True)
+    assert outcome.text == "def test_a():\n    x = 1\n\n\ndef test_b():\n    assert 1\n"
