@@ -20,15 +20,15 @@ template <class T> struct FloatQuery {
   V dot(V sum, const Loaded& k) const { return vfma(b, k.b, vfma(a, k.a, sum)); }
 };
 #ifdef __AVX512BF16__
-struct WordQuery {
+template <class T> struct WordQuery {
   static constexpr int64_t STEP = 2 * W;
-  typedef bf16 Key;
+  typedef T Key;
   Words a;
   void load(const float* q) { a = (Words)vload(q); }
   struct Loaded {
     Words a;
-    void load(const bf16* k) { a = load_words(k); }
-    void load_tail(const bf16* k, int n) { a = load_words_tail(k, n); }
+    void load(const T* k) { a = load_words(k); }
+    void load_tail(const T* k, int n) { a = load_words_tail(k, n); }
   };
   V dot(V sum, const Loaded& k) const { return vdot(sum, a, k.a); }
 };
@@ -118,7 +118,9 @@ template <class T> static inline void widen_row(const T* x, int64_t n, float* ou
   }
 }
 template <class T> struct Order { static constexpr bool paired = false; };
-template <> struct Order<bf16> { static constexpr bool paired = BF16_PAIRED; };
+template <> struct Order<bf16> { static constexpr bool paired = true; };
+template <> struct Order<e4m3> { static constexpr bool paired = FLOAT8_PAIRED; };
+template <> struct Order<e5m2> { static constexpr bool paired = FLOAT8_PAIRED; };
 template <class T> static inline void to_element_order(float* x, int64_t n) {
   if (Order<T>::paired)
     for (int64_t i = 0; i < n; i += 2 * W) {

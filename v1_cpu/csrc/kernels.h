@@ -7,6 +7,9 @@
 #include "softmax.h"
 #include "direct.h"
 #include "packed.h"
+#ifdef __AMX_BF16__
+#include "amx_decode.h"
+#endif
 #include "write.h"
 
 static inline bool is_direct(const Call& c, int64_t queries) { return queries * (c.num_heads / c.num_kv_heads) <= DIRECT_ROWS; }
@@ -18,8 +21,14 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #endif
   if (is_direct(c, item.query_end - item.query_begin)) {
 #ifdef __AVX512BF16__
-    if constexpr (__is_same(T, bf16))
-      if (c.query_type == V1_BF16) return attend_direct<T, WordQuery>(c, r, item, partial, scratch);
+    if constexpr (words)
+      if (c.query_type == V1_BF16) {
+#ifdef __AMX_BF16__
+        if ((item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) > 4)  // fewer leave most of a tile idle
+          return TileDecode<T>(c, r, item, scratch).attend(partial);
+#endif
+        return attend_direct<T, WordQuery<T>>(c, r, item, partial, scratch);
+      }
 #endif
     return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
   }
@@ -50,6 +59,9 @@ static int64_t attend_scratch(const Call* c) {
     const Request r = request_of(*c, b);
     if (!is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
   }
+#ifdef __AMX_BF16__
+  bytes = larger(bytes, DecodeShape(*c).scratch());
+#endif
   if (longest >= 0) bytes = larger(bytes, Shape<FloatWords>(*c, longest).scratch());
 #ifdef __AVX512BF16__
   if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());

@@ -4,7 +4,7 @@ typedef __m256 V;
 constexpr int W = 8;
 constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2;
 constexpr int DIRECT_PAIRS = 1;
-constexpr bool BF16_PAIRED = true;
+constexpr bool FLOAT8_PAIRED = false;
 
 static inline V vzero() { return _mm256_setzero_ps(); }
 static inline V vset(float x) { return _mm256_set1_ps(x); }

@@ -5,7 +5,7 @@ typedef __m512 V;
 constexpr int W = 16;
 constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4;
 constexpr int DIRECT_PAIRS = 2;
-constexpr bool BF16_PAIRED = true;
+constexpr bool FLOAT8_PAIRED = true;
 
 static inline V vzero() { return _mm512_setzero_ps(); }
 static inline V vset(float x) { return _mm512_set1_ps(x); }
@@ -89,32 +89,45 @@ static inline void widen_half(__m512i half, V& a, V& b) {
   a = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
   b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
 }
-static inline __m512i half_bits(const e5m2*, __m256i bytes) { return _mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), 8); }
-static inline __m512i half_bits(const e4m3*, __m256i bytes) {  // 2^-8 of the value
+// float8 as bf16, exactly: exponent and mantissa move up and change their bias; the smallest numbers and NaN (and e5m2's infinity)
+// come from a table, indexed by their low five bits.
+template <int SHIFT, int BIAS, int FIRST_NORMAL, int PAST_NORMAL>
+static inline __m512i float8_to_bf16(__m256i bytes, __m512i table) {
   const __m512i wide = _mm512_cvtepi8_epi16(bytes), magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x7f));
-  const __m512i half = _mm512_or_si512(_mm512_and_si512(wide, _mm512_set1_epi16(int16_t(0x8000))), _mm512_slli_epi16(magnitude, 7));
-  return _mm512_mask_mov_epi16(half, _mm512_cmpeq_epi16_mask(magnitude, _mm512_set1_epi16(0x7f)), _mm512_set1_epi16(0x7fff));
+  const __m512i moved = _mm512_add_epi16(_mm512_slli_epi16(magnitude, SHIFT), _mm512_set1_epi16(BIAS));
+  const __mmask32 special = _mm512_cmpge_epu16_mask(_mm512_sub_epi16(magnitude, _mm512_set1_epi16(FIRST_NORMAL)),
+                                                    _mm512_set1_epi16(PAST_NORMAL - FIRST_NORMAL));
+  const __m512i value = _mm512_mask_permutexvar_epi16(moved, special, magnitude, table);
+  return _mm512_ternarylogic_epi32(value, wide, _mm512_set1_epi16(int16_t(0x8000)), 0xf8);  // value | (wide & sign)
 }
-static inline void widen_bytes(const e5m2* type, __m256i bytes, V& a, V& b) { widen_half(half_bits(type, bytes), a, b); }
-static inline void widen_bytes(const e4m3* type, __m256i bytes, V& a, V& b) {
-  widen_half(half_bits(type, bytes), a, b);
-  a = vmul(a, vset(256.0f));
-  b = vmul(b, vset(256.0f));
+alignas(64) static const uint16_t E4M3_TABLE[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x7fc0};
+alignas(64) static const uint16_t E5M2_TABLE[32] = {0, 0x3780, 0x3800, 0x3840, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f80, 0x7fc0, 0x7fc0, 0x7fc0};
+static inline __m512i bf16_of(const e4m3*, __m256i bytes) {
+  return float8_to_bf16<4, 120 << 7, 8, 0x7f>(bytes, _mm512_load_si512(E4M3_TABLE));
+}
+static inline __m512i bf16_of(const e5m2*, __m256i bytes) {
+  return float8_to_bf16<5, 112 << 7, 4, 0x7c>(bytes, _mm512_load_si512(E5M2_TABLE));
 }
 
 static inline void load2(const float* p, V& a, V& b) { a = vload(p); b = vload(p + W); }
 static inline void load2(const bf16* p, V& a, V& b) { widen_bf16(_mm512_loadu_si512(p), a, b); }
 static inline void load2(const f16* p, V& a, V& b) { widen_half(_mm512_loadu_si512(p), a, b); }
-static inline void load2(const e4m3* p, V& a, V& b) { widen_bytes(p, _mm256_loadu_si256((const __m256i*)p), a, b); }
-static inline void load2(const e5m2* p, V& a, V& b) { widen_bytes(p, _mm256_loadu_si256((const __m256i*)p), a, b); }
+static inline void load2(const e4m3* p, V& a, V& b) { widen_bf16(bf16_of(p, _mm256_loadu_si256((const __m256i*)p)), a, b); }
+static inline void load2(const e5m2* p, V& a, V& b) { widen_bf16(bf16_of(p, _mm256_loadu_si256((const __m256i*)p)), a, b); }
 static inline void load2_tail(const float* p, int n, V& a, V& b) {
   a = _mm512_maskz_loadu_ps(__mmask16(first(n)), p);
   b = _mm512_maskz_loadu_ps(__mmask16(first(n) >> 16), p + W);
 }
 static inline void load2_tail(const bf16* p, int n, V& a, V& b) { widen_bf16(_mm512_maskz_loadu_epi16(first(n), p), a, b); }
 static inline void load2_tail(const f16* p, int n, V& a, V& b) { widen_half(_mm512_maskz_loadu_epi16(first(n), p), a, b); }
-static inline void load2_tail(const e4m3* p, int n, V& a, V& b) { widen_bytes(p, _mm256_maskz_loadu_epi8(first(n), p), a, b); }
-static inline void load2_tail(const e5m2* p, int n, V& a, V& b) { widen_bytes(p, _mm256_maskz_loadu_epi8(first(n), p), a, b); }
+static inline void load2_tail(const e4m3* p, int n, V& a, V& b) {
+  widen_bf16(bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)), a, b);
+}
+static inline void load2_tail(const e5m2* p, int n, V& a, V& b) {
+  widen_bf16(bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)), a, b);
+}
 
 static inline __m512i bf16_bits(V x) {  // in the low half of each lane; rounds to nearest even, NaN stays NaN
   const __m512i u = _mm512_castps_si512(x);
@@ -145,16 +158,8 @@ static inline V vdot(V sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__
 static inline Words pack_words(V low, V high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }  // element order
 static inline Words load_words(const bf16* p) { return _mm512_loadu_si512(p); }
 static inline Words load_words_tail(const bf16* p, int n) { return _mm512_maskz_loadu_epi16(first(n), p); }
-template <class T> static inline Words load_words(const T* p) {
-  V a, b;
-  load2(p, a, b);
-  return pack_words(a, b);
-}
-template <class T> static inline Words load_words_tail(const T* p, int n) {
-  V a, b;
-  load2_tail(p, n, a, b);
-  return pack_words(a, b);
-}
+template <class T> static inline Words load_words(const T* p) { return bf16_of(p, _mm256_loadu_si256((const __m256i*)p)); }
+template <class T> static inline Words load_words_tail(const T* p, int n) { return bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)); }
 // Rows t and t + 1 to words (t, t + 1) per column, in the column order that `unzip_columns` undoes.
 static inline void zip_rows(Words even, Words odd, Words& a, Words& b) {
   a = _mm512_unpacklo_epi16(even, odd);

@@ -1,15 +1,15 @@
 // The vocabulary of vectors in plain C++ (GCC and Clang vector extensions): four floats, any architecture.
 //
 // Every simd_*.h gives the same names: V, W, vzero ... vexp2, load2 (2 * W elements of a storage type as two vectors), interleave.
-// A pair of vectors from `load2` holds its elements in an order of the type: PAIRED for bf16 where that is cheaper (even, odd),
-// else SEQUENTIAL. Sums over a row do not care; columns of the output are put back by `interleave`.
+// A pair of vectors from `load2` holds its elements in an order of the type: even and odd ones for bf16 (and float8 where
+// FLOAT8_PAIRED), else the first and the second W. Sums over a row do not care; columns of the output are put back by `interleave`.
 
 typedef float V __attribute__((vector_size(16)));
 typedef int32_t I __attribute__((vector_size(16)));
 constexpr int W = 4;
 constexpr int GEMM_ROWS = 4, GEMM_VECTORS = 2;  // register tile of the packed kernel
 constexpr int DIRECT_PAIRS = 1;                 // pairs of output vectors per pass of the direct kernel
-constexpr bool BF16_PAIRED = true;
+constexpr bool FLOAT8_PAIRED = false;
 
 static inline V vzero() { return V{0, 0, 0, 0}; }
 static inline V vset(float x) { return V{x, x, x, x}; }
