@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,27 +33,44 @@ class Plan:
     attention_chunk_size: int  # 0: none
     schedule: Tensor | None  # the kernel's own
     versions: tuple[int, ...]  # of the tensors, to notice a change
+    signature: tuple[Any, ...]  # dtype, (H, D), cache dtype, (KH, block_size, D + Dv)
+
+    def knows(self, query: Any, kv_cache: Any, query_start_loc: Any, seq_lens: Any, block_table: Any) -> bool:
+        """Whether these are the plan's own, already checked tensors, with a query and a cache of its shapes."""
+        return (
+            query_start_loc is self.query_start_loc
+            and seq_lens is self.seq_lens
+            and block_table is self.block_table
+            and isinstance(query, Tensor)
+            and isinstance(kv_cache, Tensor)
+            and query.dim() == 3
+            and kv_cache.dim() == 4
+            and (query.dtype, query.shape[1:], kv_cache.dtype, kv_cache.shape[1:]) == self.signature
+            and query.is_contiguous()
+            and kv_cache.is_contiguous()
+            and query.is_cpu
+            and kv_cache.is_cpu
+        )
 
     def check(self, query: Tensor, kv_cache: Tensor, query_start_loc: Tensor, seq_lens: Tensor) -> None:
         """That the plan was made for this call; ValueError says what differs."""
-        for name, mine, theirs in (
-            ("query_start_loc", self.query_start_loc, query_start_loc),
-            ("seq_lens", self.seq_lens, seq_lens),
-        ):
-            if mine is not theirs and not torch.equal(mine, theirs):
-                raise ValueError(f"plan: made for another {name}; make one plan per batch")
+        if self.query_start_loc is not query_start_loc and not torch.equal(self.query_start_loc, query_start_loc):
+            raise ValueError("plan: made for another query_start_loc; make one plan per batch")
+        if self.seq_lens is not seq_lens and not torch.equal(self.seq_lens, seq_lens):
+            raise ValueError("plan: made for another seq_lens; make one plan per batch")
+        called = (query.dtype, query.shape[1:], kv_cache.dtype, kv_cache.shape[1:])
+        if called != self.signature:
+            raise ValueError(
+                f"plan: made for dtype, (H, D), cache dtype, (KH, block_size, D + Dv) = {self.signature}; the call has "
+                f"{called}; layers of another shape need a plan of their own"
+            )
+
+    def check_unchanged(self, rows: int) -> None:
+        """That the plan's tensors hold what they held, and that its tokens have rows."""
         if self.versions != _versions(self.query_start_loc, self.seq_lens, self.block_table):
             raise ValueError("plan: a tensor it was made from has changed since; make a plan for the new values")
-        if self.num_tokens > query.shape[0]:
-            raise ValueError(f"plan: made for {self.num_tokens} tokens; query has {query.shape[0]} rows")
-        config = self.config
-        planned = (config.dtype, config.num_heads, config.head_size, config.num_kv_heads, config.block_size)
-        called = (query.dtype, query.shape[1], query.shape[2], kv_cache.shape[1], kv_cache.shape[2])
-        if planned != called:
-            raise ValueError(
-                f"plan: made for (dtype, H, D, KH, block_size) = {planned}; the call has {called}; "
-                "layers of another shape need a plan of their own"
-            )
+        if self.num_tokens > rows:
+            raise ValueError(f"plan: made for {self.num_tokens} tokens; query has {rows} rows")
 
     def check_masks(self, causal: bool | Tensor, sliding_window: int, attention_chunk_size: int) -> None:
         """That the plan's view is the call's or a wider one."""
@@ -60,7 +78,7 @@ class Plan:
             ("sliding_window", self.sliding_window, sliding_window),
             ("attention_chunk_size", self.attention_chunk_size, attention_chunk_size),
         ):
-            if mine not in (0, theirs):
+            if mine and mine != theirs:
                 raise ValueError(
                     f"{name}: {theirs or None}; the plan was made for {mine}; make it without one to serve both"
                 )
@@ -161,6 +179,12 @@ def make_plan(
         attention_chunk_size=batch.attention_chunk_size,
         schedule=chosen.schedule(batch),
         versions=_versions(query_start_loc, seq_lens, checked),
+        signature=(
+            dtype,
+            (num_heads, head_size),
+            cache_dtype,
+            (num_kv_heads, block_size, head_size + head_size_v),
+        ),
     )
 
 
@@ -189,4 +213,4 @@ def _same_causal(mine: bool | Tensor, theirs: bool | Tensor) -> bool:
 
 def _versions(*tensors: Tensor | None) -> tuple[int, ...]:
     """The in-place change counters; inference tensors keep none."""
-    return tuple(t._version for t in tensors if t is not None and not t.is_inference())
+    return tuple([t._version for t in tensors if t is not None and not t.is_inference()])

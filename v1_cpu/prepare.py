@@ -42,13 +42,19 @@ def prepare_paged(
 ) -> tuple[Kernel, int]:
     """The kernel for this `paged_attention` and the number of query tokens, padding excluded."""
     if validate:
-        check.paged(query, kv_cache, query_start_loc, seq_lens, block_table, k_scale, v_scale)
+        known = plan is not None and plan.knows(query, kv_cache, query_start_loc, seq_lens, block_table)
+        if not known:
+            check.paged(query, kv_cache, query_start_loc, seq_lens, block_table, k_scale, v_scale)
+        elif k_scale != 1.0 or v_scale != 1.0:
+            check.scales(k_scale, v_scale, kv_cache.dtype)
         heads, batch = query.shape[1], seq_lens.shape[0]
         check.options(
             heads, batch, scale, causal, sliding_window, attention_chunk_size, alibi_slopes, logits_soft_cap, sinks
         )
         if plan is not None:
-            plan.check(query, kv_cache, query_start_loc, seq_lens)
+            if not known:
+                plan.check(query, kv_cache, query_start_loc, seq_lens)
+            plan.check_unchanged(query.shape[0])
             plan.check_masks(causal, sliding_window or 0, attention_chunk_size or 0)
             num_tokens, max_query_len = plan.num_tokens, plan.max_query_len
         else:
@@ -61,7 +67,7 @@ def prepare_paged(
             check.lengths(seq_lens.tolist(), block_table, kv_cache.shape[2], kv_cache.shape[0])
         if tree_mask is not None:
             check.tree_mask(tree_mask, causal, num_tokens, max_query_len)
-        if out is not None:
+        if out is not None and not check.output_fits(out, query, kv_cache):
             check.output(out, query, kv_cache.shape[3] - query.shape[2], (("query", query), ("kv_cache", kv_cache)))
     else:
         num_tokens = plan.num_tokens if plan is not None else int(query_start_loc[-1])

@@ -17,7 +17,6 @@ from torch import Tensor
 from v1_cpu.layouts import FP8_DTYPES
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-SMALL_TABLE = 1024  # entries up to which a Python list is faster to look through than two torch reductions
 
 
 def _wrong_dtype(name: str, value: Any, rule: str) -> NoReturn:
@@ -114,6 +113,11 @@ def paged(
     query: Any, kv_cache: Any, query_start_loc: Any, seq_lens: Any, block_table: Any, k_scale: Any, v_scale: Any
 ) -> None:
     """Types, dtypes and shapes of the tensors of `paged_attention`."""
+    try:
+        if _paged_fits(query, kv_cache, query_start_loc, seq_lens, block_table) and k_scale == v_scale == 1.0:
+            return
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        pass  # something is no tensor or of another rank; said below
     states("query", query, "[T, H, D]")
     cache(kv_cache, dtype=query.dtype)
     heads, num_kv_heads = query.shape[1], kv_cache.shape[1]
@@ -129,6 +133,37 @@ def paged(
     if block_table.shape[0] != seq_lens.shape[0]:
         _wrong("block_table", block_table, f"must be [B, max_blocks] with B = {seq_lens.shape[0]}, that of seq_lens")
     scales(k_scale, v_scale, kv_cache.dtype)
+
+
+def _paged_fits(query: Tensor, kv_cache: Tensor, starts: Tensor, lens: Tensor, table: Tensor) -> bool:
+    """All of the rules of `paged` for the common case, in one expression: a call costs more than a comparison here."""
+    _, heads, head_size = query.shape
+    _, num_kv_heads, block_size, width = kv_cache.shape
+    batch, _ = table.shape
+    dtype, int32 = query.dtype, torch.int32
+    return (
+        dtype in DTYPES
+        and kv_cache.dtype is dtype
+        and starts.dtype is int32
+        and lens.dtype is int32
+        and table.dtype is int32
+        and lens.shape == (batch,)
+        and starts.shape == (batch + 1,)
+        and 0 < head_size < width
+        and heads > 0 < num_kv_heads
+        and block_size > 0
+        and not heads % num_kv_heads
+        and query.is_contiguous()
+        and kv_cache.is_contiguous()
+        and starts.is_contiguous()
+        and lens.is_contiguous()
+        and table.is_contiguous()
+        and query.is_cpu
+        and kv_cache.is_cpu
+        and starts.is_cpu
+        and lens.is_cpu
+        and table.is_cpu
+    )
 
 
 def options(
@@ -196,10 +231,10 @@ def lengths(seq_lens: list[int], block_table: Tensor, block_size: int, num_block
             f"seq_lens[{row}] = {seq_lens[row]}; block_table has {columns} blocks of {block_size} tokens a request, "
             f"room for {columns * block_size}"
         )
-    if block_table.numel() > SMALL_TABLE:
+    if block_table.numel():
         low, high = torch.aminmax(block_table)
         if int(low) >= 0 and int(high) < num_blocks:
-            return
+            return  # the usual case; else see whether what is wrong is used
     for row, (length, blocks) in enumerate(zip(seq_lens, block_table.tolist(), strict=True)):
         used = blocks[: -(-length // block_size)]
         if used and (min(used) < 0 or max(used) >= num_blocks):
@@ -222,26 +257,37 @@ def slots(slot_mapping: Tensor, num_slots: int) -> None:
 
 def output(out: Any, query: Tensor, head_size_v: int, inputs: tuple[tuple[str, Tensor], ...]) -> None:
     """A given `out` fits and shares no memory with an input."""
-    shape = (query.shape[0], query.shape[1], head_size_v)
-    like("out", out, "query", query, shape, "[T, H, Dv]")
-    if out.numel() == 0:
-        return
+    like("out", out, "query", query, (query.shape[0], query.shape[1], head_size_v), "[T, H, Dv]")
     first, last = _extent(out)
     for name, value in inputs:
-        if value.numel() == 0:
-            continue
         start, stop = _extent(value)
         if first < stop and start < last and not _rows_apart(out, first, value, start):
             raise ValueError(f"out: shares memory with {name}; must be a tensor of its own")
 
 
+def output_fits(out: Any, query: Tensor, kv_cache: Tensor) -> bool:
+    """The rules of `output` for the common case: contiguous tensors, each in a memory of its own."""
+    if not isinstance(out, Tensor) or out.dtype is not query.dtype or not out.is_contiguous() or not out.is_cpu:
+        return False
+    tokens, heads, head_size = query.shape
+    if out.shape != (tokens, heads, kv_cache.shape[3] - head_size) or not query.is_contiguous():
+        return False
+    start, of_query, of_cache = out.data_ptr(), query.data_ptr(), kv_cache.data_ptr()
+    stop = start + out.nbytes
+    return (stop <= of_query or of_query + query.nbytes <= start) and (
+        stop <= of_cache or of_cache + kv_cache.nbytes <= start
+    )
+
+
 def _extent(value: Tensor) -> tuple[int, int]:
     """The first byte of a tensor and the one after its last."""
-    start, size = value.data_ptr(), value.element_size()
+    start = value.data_ptr()
     if value.is_contiguous():
-        return start, start + value.numel() * size
+        return start, start + value.nbytes
+    if value.numel() == 0:
+        return start, start
     reach = sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
-    return start, start + (reach + 1) * size
+    return start, start + (reach + 1) * value.element_size()
 
 
 def _rows_apart(a: Tensor, a_start: int, b: Tensor, b_start: int) -> bool:

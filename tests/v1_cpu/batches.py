@@ -1,4 +1,4 @@
-"""Batches for the tests: requests with their own keys and values, laid into a shuffled paged cache through the public face."""
+"""Batches for the tests: requests with keys and values of their own, laid into a shuffled paged cache."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def make_batch(
     k_scale: float = 0.05,
     v_scale: float = 0.03,
 ) -> Batch:
-    """`lens`: (query_len, seq_len) of each request. Unused slots of the cache hold NaN, unused table entries nonsense."""
+    """`lens`: (query_len, seq_len) of each request. Unused slots hold NaN, unused table entries nonsense."""
     gen = torch.Generator().manual_seed(seed)
     head_size_v = head_size if head_size_v is None else head_size_v
     fp8 = kv_cache_dtype in FP8

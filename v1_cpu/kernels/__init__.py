@@ -108,8 +108,9 @@ class Kernel(ABC):
     def schedule(self, batch: Batch) -> Tensor | None:
         """The kernel's division of work for one batch, made once and handed back to `paged` for every layer.
 
-        Any 1-d CPU tensor, opaque to the caller (a tensor, so that it passes through `torch.ops`), or None. One made
-        for a wider view (no causality, no window, no chunk) must also serve the narrower: a group may mix layers.
+        Any 1-d CPU tensor, opaque to the caller (a tensor, so that it passes through `torch.ops`), or None. It
+        divides work and never decides what is seen: one made for a wider view (no causality, no window, no chunk) must
+        also serve the narrower, as a group may mix layers, and one made for a causal batch must serve a tree mask.
         """
         return None
 

@@ -16,10 +16,11 @@ from torch import Tensor
 from v1_cpu.kernels import ROW_LAYOUT, Kernel, KernelConfig
 from v1_cpu.layouts import FP8_DTYPES, split_kv, token_rows
 
-QUERY_TILE = 128  # query tokens of one request attended together
-KEY_TILE = 512  # keys of each request attended together
-SCORE_LIMIT = 1 << 21  # elements of one score matrix: 8 MB
-FETCH_LIMIT = 1 << 22  # elements of keys and values fetched at once: 16 MB in float32
+# Limits of one step: they bound the memory, and what fits a cache is also fastest.
+QUERY_TILE = 64  # query tokens of one request attended together
+KEY_TILE = 2048  # keys of each request attended together
+SCORE_LIMIT = 1 << 19  # elements of one score matrix: 2 MB
+FETCH_LIMIT = 1 << 19  # elements of keys and values fetched at once: 2 MB in float32
 
 Fetch = Callable[["Tile", Tensor], tuple[Tensor, Tensor]]
 """(tile, positions int64 [R, N]) -> keys [R, KH, N, D], values [R, KH, N, Dv], float32; past the end, anything."""
@@ -280,7 +281,7 @@ def _attend(
 
 def _key_step(runs: int, rows: int, kv_width: int) -> int:
     """How many keys to take at once: within the limits, at least 64."""
-    return max(64, min(KEY_TILE * 4, FETCH_LIMIT // (runs * kv_width), SCORE_LIMIT // (runs * rows)))
+    return max(64, min(KEY_TILE, FETCH_LIMIT // (runs * kv_width), SCORE_LIMIT // (runs * rows)))
 
 
 def _finish(
