@@ -15,7 +15,6 @@ import subprocess
 import sysconfig
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,26 +42,31 @@ class CompilerMissing(Exception):
     """There is no C++ compiler, or it cannot build a shared library with OpenMP."""
 
 
-@dataclass(frozen=True, slots=True)
 class Compiler:
-    command: tuple[str, ...]
+    """A C++ compiler as a command. (No dataclass: hatchling runs this file without registering it as a module.)"""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
 
     @classmethod
     def find(cls) -> Compiler:
+        """`CXX`, or the first of the usual names; raises `CompilerMissing`."""
         named = os.environ.get("CXX")
         candidates = [shlex.split(named)] if named else [["g++"], ["clang++"], ["c++"]]
         for command in candidates:
             if shutil.which(command[0]):
-                return cls(tuple(command))
+                return cls(command)
         names = " or ".join(command[0] for command in candidates)
         raise CompilerMissing(f"no C++ compiler: {names} not found")
 
     def run(self, *arguments: str) -> None:
+        """Raises RuntimeError with what the compiler said."""
         done = subprocess.run([*self.command, *arguments], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{shlex.join([*self.command, *arguments])} failed:\n{done.stderr}")
 
     def accepts(self, flags: list[str]) -> bool:
+        """Whether it compiles a program that includes what ours do, with these flags."""
         done = subprocess.run(
             [*self.command, *flags, "-x", "c++", "-fsyntax-only", "-"],
             input="#include <immintrin.h>\n#include <vector>\n" if flags else "#include <vector>\n",

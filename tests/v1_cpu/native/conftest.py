@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # builds.py: test material, not a package
 
-from builds import SOURCES, build_hook, build_runner
+from builds import ROOT, SOURCES, build_hook, build_runner
 
 
 @pytest.fixture(scope="session")
@@ -23,12 +23,15 @@ def compiler() -> str:
 
 @pytest.fixture(scope="session")
 def library(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The library of this checkout, freshly built."""
+    """The library of this checkout: the one built in place if it is newer than its sources, else a fresh build."""
+    installed = ROOT / "v1_cpu" / "libv1_cpu.so"
+    if installed.exists() and installed.stat().st_mtime > max(path.stat().st_mtime for path in SOURCES.iterdir()):
+        return installed
     target = tmp_path_factory.mktemp("native") / "libv1_cpu.so"
     build_hook().compile_library(SOURCES, target)
     return target
 
 
 @pytest.fixture(scope="session")
-def runner(compiler: str, library: Path) -> Path:
-    return build_runner(compiler, library.with_name("runner"))
+def runner(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_runner(compiler, tmp_path_factory.mktemp("runner") / "runner")

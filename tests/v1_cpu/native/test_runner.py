@@ -45,7 +45,8 @@ def test_older_cpus_get_only_what_they_can_run(cpu: str, best: str, runner: Path
 def test_objects_of_the_baseline_hold_no_newer_instruction(compiler: str, tmp_path: Path) -> None:
     if shutil.which("objdump") is None:
         pytest.skip("objdump is not installed")
-    flags = build_hook().COMMON_FLAGS
+    hook = build_hook()
+    flags = [*hook.COMMON_FLAGS, *(f"-DV1_HAVE_{name.upper()}" for name in hook.X86_64_FLAGS)]
     for unit in ("dispatch", "schedule", "cpu", "isa_generic"):
         made = tmp_path / f"{unit}.o"
         subprocess.run([compiler, *flags, "-c", str(SOURCES / f"{unit}.cpp"), "-o", str(made)], check=True)
