@@ -14,16 +14,16 @@ constexpr int64_t SCORE_STRIDE = TILE + 16;  // keeps the rows of a block out of
 
 struct FloatWords {
   static constexpr int PER_WORD = 1;
-  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_ROWS * 4, KEY_STEP = 1;
+  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 1;
   static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
 };
 #ifdef __AVX512BF16__
 struct PairWords {
   static constexpr int PER_WORD = 2;
 #ifdef __AMX_BF16__
-  static constexpr int64_t ROWS = 16, BLOCK = 32, KEY_STEP = 32;
+  static constexpr int64_t ROWS = 16, BLOCK = 64, KEY_STEP = 32;
 #else
-  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_ROWS * 4, KEY_STEP = 2;
+  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 2;
 #endif
   static inline V madd(V sum, V a, V b) { return vdot(sum, (Words)a, (Words)b); }
 };
@@ -223,32 +223,59 @@ struct Packed {
     }
   }
 
-  // Turns a row of scores for keys [key, key + n) into weights; returns what the row's earlier output must be multiplied by.
-  float soften(float* s, float* w, int64_t n, int64_t key, int64_t row) {
+  // Scale, cap, bias and mask a row of scores for keys [key, key + n); returns its maxima by lanes.
+  V finish_scores(float* s, int64_t n, int64_t key, int64_t row) {
     const int64_t i = begin + row / group, columns = round_up(n, 2 * W);
     if (logits.special)
       finish_logits(logits, s, columns, key, r.offset + i, c.alibi_slopes ? c.alibi_slopes[item.kv_head * group + row % group] : 0.0f);
     const Keys k = {row_keys[row].begin, smaller(row_keys[row].end, key + n)};
     if (k.begin > key || k.end < key + columns || c.tree_mask) mask_scores(c, r, s, columns, key, k, i);
-    const Step step = softmax_step(s, columns, logits.factor, maximum[row]);
-    sum[row] = sum[row] * step.alpha + weigh(s, w, columns, step.base);
-    return step.alpha;
+    V top = vload(s);
+    for (int64_t j = W; j < columns; j += W) top = vmax(top, vload(s + j));
+    return top;
   }
-  float weigh(float* s, float* w, int64_t n, float base) {
+  // Scores to weights; returns their sums by lanes.
+  V weigh(float* s, float* w, int64_t n, float base) {
+    const V factor = vset(logits.factor), minus_base = vset(-base);
+    V total = vzero();
 #ifdef __AVX512BF16__
     if (M::PER_WORD == 2) {
-      V total = vzero();
       for (int64_t j = 0; j < n; j += 2 * W) {
-        const V a = vexp2_coarse(vfma(vload(s + j), vset(logits.factor), vset(-base)));
-        const V b = vexp2_coarse(vfma(vload(s + j + W), vset(logits.factor), vset(-base)));
+        const V a = vexp2_coarse(vfma(vload(s + j), factor, minus_base)), b = vexp2_coarse(vfma(vload(s + j + W), factor, minus_base));
         total = vadd(total, vadd(a, b));
         vstore(w + j / 2, (V)pack_words(a, b));
       }
-      return vsum(total);
+      return total;
     }
 #endif
     (void)w;
-    return exponentials(s, n, logits.factor, base);
+    for (int64_t j = 0; j < n; j += W) {
+      const V p = vexp2(vfma(vload(s + j), factor, minus_base));
+      total = vadd(total, p);
+      vstore(s + j, p);
+    }
+    return total;
+  }
+  // One step of the online softmax for rows [row, row + W) of the block that starts at `first`: their maxima, rescaling and sums are
+  // vectors with a row per lane.
+  void soften(int64_t first, int64_t row, int64_t count, int64_t key, int64_t n) {
+    V lanes[W];
+    float base[W], alpha[W];
+    const int64_t rows = smaller(W, count - row);
+    for (int64_t i = 0; i < rows; i++) lanes[i] = finish_scores(scores + (row + i) * SCORE_STRIDE, n, key, first + row + i);
+    for (int64_t i = rows; i < W; i++) lanes[i] = vset(MINUS_INFINITY);
+    float* top = maximum + first + row;
+    const V old = vload(top), next = vmax(old, vmul(vmaxima(lanes), vset(logits.factor)));
+    const V from = vmax(next, vset(-3e38f));  // where nothing has been seen: 2^(-inf + 3e38) = 0
+    const V rescale = vexp2(vsub(old, from));
+    vstore(top, next);
+    vstore(base, from);
+    vstore(alpha, rescale);
+    for (int64_t i = 0; i < rows; i++) {
+      if (alpha[i] != 1.0f) scale_row(o + (first + row + i) * shape.o_stride, shape.columns, alpha[i]);
+      lanes[i] = weigh(scores + (row + i) * SCORE_STRIDE, weights + (row + i) * SCORE_STRIDE, round_up(n, 2 * W), base[i]);
+    }
+    vstore(sum + first + row, vfma(vload(sum + first + row), rescale, vsums(lanes)));
   }
 
   // One tile of keys for rows [first, first + BLOCK) of `rows` in the query tile.
@@ -262,10 +289,7 @@ struct Packed {
     const float* queries = q + first * shape.query_stride;
     float* output = o + first * shape.o_stride;
     gemm<M>(queries, shape.query_stride, padded_rows, keys, shape.key_words, shape.key_words, scores, SCORE_STRIDE, round_up(n, 2 * W), false);
-    for (int64_t row = 0; row < count; row++) {
-      const float alpha = soften(scores + row * SCORE_STRIDE, weights + row * SCORE_STRIDE, n, key, first + row);
-      if (alpha != 1.0f) scale_row(output + row * shape.o_stride, shape.columns, alpha);
-    }
+    for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n);
     const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
     gemm<M>(weights, SCORE_STRIDE, padded_rows, keys + shape.key_size, shape.value_words, words, output, shape.o_stride, shape.columns, true);
   }
@@ -280,6 +304,8 @@ struct Packed {
       row_keys[row] = {larger(k.begin, range.begin), smaller(k.end, range.end)};
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
       Pack<T, M>::query(c, r.token + from + row / group, item.kv_head * group + row % group, q + row * shape.query_stride, shape.query_stride);
+    }
+    for (int64_t row = 0; row < padded; row++) {
       maximum[row] = MINUS_INFINITY;
       sum[row] = 0;
     }

@@ -2,7 +2,7 @@
 
 typedef __m256 V;
 constexpr int W = 8;
-constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2;
+constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_BLOCK = 24;
 constexpr int DIRECT_PAIRS = 1;
 constexpr bool FLOAT8_PAIRED = false;
 
@@ -28,11 +28,15 @@ static inline float vmaximum(V v) {
   x = _mm_max_ps(x, _mm_movehl_ps(x, x));
   return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
 }
-static inline V vsums(const V* a) {
-  const V x = _mm256_hadd_ps(_mm256_hadd_ps(a[0], a[1]), _mm256_hadd_ps(a[2], a[3]));
-  const V y = _mm256_hadd_ps(_mm256_hadd_ps(a[4], a[5]), _mm256_hadd_ps(a[6], a[7]));
-  return _mm256_add_ps(_mm256_permute2f128_ps(x, y, 0x20), _mm256_permute2f128_ps(x, y, 0x31));
+template <class F> static inline V across(const V* a, F op) {  // lane i: op over the lanes of vector i
+  V t[4], u[2];
+  for (int i = 0; i < 4; i++) t[i] = op(_mm256_unpacklo_ps(a[2 * i], a[2 * i + 1]), _mm256_unpackhi_ps(a[2 * i], a[2 * i + 1]));
+  for (int i = 0; i < 2; i++)
+    u[i] = op(_mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44), _mm256_shuffle_ps(t[2 * i], t[2 * i + 1], 0xee));
+  return op(_mm256_permute2f128_ps(u[0], u[1], 0x20), _mm256_permute2f128_ps(u[0], u[1], 0x31));
 }
+static inline V vsums(const V* a) { return across(a, vadd); }
+static inline V vmaxima(const V* a) { return across(a, vmax); }
 static inline V vround(V x, V& shifted) {
   const V magic = vset(12582912.0f);
   shifted = vadd(x, magic);

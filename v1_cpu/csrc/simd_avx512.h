@@ -3,7 +3,7 @@
 
 typedef __m512 V;
 constexpr int W = 16;
-constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4;
+constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_BLOCK = 48;
 constexpr int DIRECT_PAIRS = 2;
 constexpr bool FLOAT8_PAIRED = true;
 
@@ -28,15 +28,17 @@ static inline V unpack_low(V a, V b) {
 static inline V unpack_high(V a, V b) {
   return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
 }
-static inline V vsums(const V* a) {
+template <class F> static inline V across(const V* a, F op) {  // lane i: op over the lanes of vector i
   V t[8], u[4], v[2];
   for (int i = 0; i < 8; i++)
-    t[i] = vadd(_mm512_unpacklo_ps(a[2 * i], a[2 * i + 1]), _mm512_unpackhi_ps(a[2 * i], a[2 * i + 1]));
-  for (int i = 0; i < 4; i++) u[i] = vadd(unpack_low(t[2 * i], t[2 * i + 1]), unpack_high(t[2 * i], t[2 * i + 1]));
+    t[i] = op(_mm512_unpacklo_ps(a[2 * i], a[2 * i + 1]), _mm512_unpackhi_ps(a[2 * i], a[2 * i + 1]));
+  for (int i = 0; i < 4; i++) u[i] = op(unpack_low(t[2 * i], t[2 * i + 1]), unpack_high(t[2 * i], t[2 * i + 1]));
   for (int i = 0; i < 2; i++)
-    v[i] = vadd(_mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88), _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0xdd));
-  return vadd(_mm512_shuffle_f32x4(v[0], v[1], 0x88), _mm512_shuffle_f32x4(v[0], v[1], 0xdd));
+    v[i] = op(_mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88), _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0xdd));
+  return op(_mm512_shuffle_f32x4(v[0], v[1], 0x88), _mm512_shuffle_f32x4(v[0], v[1], 0xdd));
 }
+static inline V vsums(const V* a) { return across(a, vadd); }
+static inline V vmaxima(const V* a) { return across(a, vmax); }
 static inline V vround(V x, V& shifted) {
   const V magic = vset(12582912.0f);
   shifted = vadd(x, magic);

@@ -7,7 +7,7 @@
 typedef float V __attribute__((vector_size(16)));
 typedef int32_t I __attribute__((vector_size(16)));
 constexpr int W = 4;
-constexpr int GEMM_ROWS = 4, GEMM_VECTORS = 2;  // register tile of the packed kernel
+constexpr int GEMM_ROWS = 4, GEMM_VECTORS = 2, GEMM_BLOCK = 16;  // the packed kernel's register tile, rows of a block
 constexpr int DIRECT_PAIRS = 1;                 // pairs of output vectors per pass of the direct kernel
 constexpr bool FLOAT8_PAIRED = false;
 
@@ -28,8 +28,9 @@ static inline float vmaximum(V v) {
   const float a = v[0] > v[1] ? v[0] : v[1], b = v[2] > v[3] ? v[2] : v[3];
   return a > b ? a : b;
 }
-// Lane i of the result is the sum of vector i.
+// Lane i of the result is the sum (the maximum) of vector i.
 static inline V vsums(const V* a) { return V{vsum(a[0]), vsum(a[1]), vsum(a[2]), vsum(a[3])}; }
+static inline V vmaxima(const V* a) { return V{vmaximum(a[0]), vmaximum(a[1]), vmaximum(a[2]), vmaximum(a[3])}; }
 
 // The nearest integer to x, |x| < 2^22, as a float; `shifted` has it in the low mantissa bits.
 static inline V vround(V x, V& shifted) {
