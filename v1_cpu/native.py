@@ -1,7 +1,7 @@
 """The compiled kernels: finding the library, choosing the instruction set, and the layout of its C structures.
 
-The library is found beside this file. The instruction set is the best that this CPU runs, or `V1_CPU_ISA`. AMX is taken only
-after its results agreed with the vector unit's on this machine.
+The library is found beside this file. The instruction set is the best that this CPU runs, or `V1_CPU_ISA`. AMX is
+taken only after its results agreed with the vector unit's on this machine.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +35,9 @@ class Library:
     """The loaded library. Its functions take the bytes of a packed structure."""
 
     isa: str
-    attend: ctypes._CFuncPtr
-    schedule: ctypes._CFuncPtr
-    write: ctypes._CFuncPtr
+    attend: Callable[[bytes], None]
+    schedule: Callable[[bytes, int, int], int]
+    write: Callable[[bytes], None]
 
 
 def _open() -> ctypes.CDLL:
@@ -52,7 +53,9 @@ def _open() -> ctypes.CDLL:
     library.v1_abi_version.restype = ctypes.c_int64
     library.v1_abi_version.argtypes = ()
     if (version := library.v1_abi_version()) != ABI_VERSION:
-        raise KernelUnavailable(f"{LIBRARY} is of another release (ABI {version}, wanted {ABI_VERSION}): install the package again")
+        raise KernelUnavailable(
+            f"{LIBRARY} is of another release (ABI {version}, wanted {ABI_VERSION}): install the package again"
+        )
     for name, result, arguments in (
         ("v1_select", ctypes.c_char_p, (ctypes.c_char_p,)),
         ("v1_isa", ctypes.c_char_p, (ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))),
@@ -67,7 +70,8 @@ def _open() -> ctypes.CDLL:
 
 def instruction_sets() -> dict[str, bool]:
     """The instruction sets of this build, best first, each with whether this CPU runs it."""
-    library, sets, usable = _open(), {}, ctypes.c_int64()
+    library, usable = _open(), ctypes.c_int64()
+    sets: dict[str, bool] = {}
     while name := library.v1_isa(len(sets), ctypes.byref(usable)):
         sets[name.decode()] = bool(usable.value)
     return sets
@@ -89,7 +93,7 @@ def load() -> Library:
 
 
 def _amx_agrees(library: ctypes.CDLL) -> bool:
-    """Does a prefill on AMX tiles give what the vector unit gives? Both round alike, so a broken tile unit shows at once."""
+    """Whether a prefill on AMX tiles gives what the vector unit gives, within the rounding of bf16."""
     tokens, heads, size = 80, 2, 72
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(tokens, heads, size, generator=generator).bfloat16() for _ in range(3))
@@ -98,11 +102,11 @@ def _amx_agrees(library: ctypes.CDLL) -> bool:
     for isa in (b"avx512", b"amx"):
         out = torch.full_like(q, float("nan"))
         row, head = q.stride(0), q.stride(1)
+        addresses = (q, k, v, out, None, starts, starts, *[None] * 6)
+        strides = (row, head, 0, head, row, 0, head, row, row, head, 0, 0, 0)
+        sizes = (1, heads, heads, size, size, 0, 1, 1, 1, 0, 0, 1)
         call = CALL.pack(
-            *(q.data_ptr(), k.data_ptr(), v.data_ptr(), out.data_ptr(), 0, starts.data_ptr(), starts.data_ptr(), 0, 0, 0, 0, 0, 0),
-            *(row, head, 0, head, row, 0, head, row, row, head, 0, 0, 0),
-            *(1, heads, heads, size, size, 0, 1, 1, 1, 0, 0, 1),
-            *(size**-0.5, 0.0, 1.0, 1.0),
+            *(0 if x is None else x.data_ptr() for x in addresses), *strides, *sizes, size**-0.5, 0.0, 1.0, 1.0
         )
         if not library.v1_select(isa):
             return False

@@ -1,8 +1,8 @@
-"""Hatchling build hook: compiles the native kernels with the machine's own C++ compiler, one object per instruction set.
+"""Hatchling build hook: compiles the native kernels with the machine's C++ compiler, one object per instruction set.
 
-Without a compiler the package is built without them, which is said loudly; `V1_CPU_BUILD=require` makes that an error and
-`V1_CPU_BUILD=skip` leaves them out on purpose. The library links to no Python and no torch, so one wheel serves every
-version of both; it needs one shared library, OpenMP's, which torch brings.
+Without a compiler the package is built without them, which is said loudly; `V1_CPU_BUILD=require` makes that an error
+and `V1_CPU_BUILD=skip` leaves them out on purpose. The library links to no Python and no torch, so one wheel serves
+every version of both; it needs one shared library, OpenMP's, which torch brings.
 """
 
 from __future__ import annotations
@@ -19,12 +19,16 @@ from pathlib import Path
 from typing import Any
 
 LIBRARY = "libv1_cpu.so"
-COMMON_FLAGS = (
-    "-std=c++17 -O3 -fPIC -fopenmp -fvisibility=hidden -fno-exceptions -fno-rtti -fno-math-errno -ffunction-sections -Wall -Wextra"
+COMMON_FLAGS = [
+    *("-std=c++17", "-O3", "-fPIC", "-fopenmp", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"),
+    *("-fno-math-errno", "-ffunction-sections", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-ignored-attributes"),
     # GCC takes the undefined values of its own intrinsics for mistakes (its bug 105593).
-    " -Wno-maybe-uninitialized -Wno-uninitialized -Wno-unused-function -Wno-ignored-attributes"
-).split()
-LINK_FLAGS = "-shared -fopenmp -static-libstdc++ -static-libgcc -Wl,--gc-sections -Wl,--exclude-libs,ALL -lm".split()
+    *("-Wno-maybe-uninitialized", "-Wno-uninitialized"),
+]
+LINK_FLAGS = [
+    *("-shared", "-fopenmp", "-static-libstdc++", "-static-libgcc", "-Wl,--gc-sections", "-Wl,--exclude-libs,ALL"),
+    "-lm",
+]
 
 _AVX2 = "-mavx2 -mfma -mf16c"
 _AVX512 = f"{_AVX2} -mavx512f -mavx512bw -mavx512vl -mavx512dq"
@@ -81,16 +85,29 @@ def compile_library(sources: Path, target: Path, extra_flags: tuple[str, ...] = 
     """Build `target` from the folder `sources`; returns the names of the instruction sets in it."""
     compiler = Compiler.find()
     if not compiler.accepts([]):
-        raise CompilerMissing(f"{compiler.command[0]} cannot compile a C++ program (are the standard headers installed?)")
+        raise CompilerMissing(
+            f"{compiler.command[0]} cannot compile a C++ program (are the standard headers installed?)"
+        )
     beyond = X86_64_FLAGS if platform.machine() in ("x86_64", "AMD64") else {}
     sets = {name: flags.split() for name, flags in beyond.items() if compiler.accepts(flags.split())}
     have = [f"-DV1_HAVE_{name.upper()}" for name in sets]
-    units = {"dispatch": have, "schedule": [], "cpu": have, "isa_generic": []} | {f"isa_{n}": f for n, f in sets.items()}
+    units = {"dispatch": have, "schedule": [], "cpu": have, "isa_generic": []} | {
+        f"isa_{n}": f for n, f in sets.items()
+    }
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
         objects = {name: str(Path(folder) / f"{name}.o") for name in units}
         work = [
-            pool.submit(compiler.run, *COMMON_FLAGS, *extra_flags, *flags, "-c", str(sources / f"{name}.cpp"), "-o", objects[name])
+            pool.submit(
+                compiler.run,
+                *COMMON_FLAGS,
+                *extra_flags,
+                *flags,
+                "-c",
+                str(sources / f"{name}.cpp"),
+                "-o",
+                objects[name],
+            )
             for name, flags in sorted(units.items(), key=lambda unit: -len(unit[1]))
         ]
         for unit in work:
@@ -110,7 +127,7 @@ except ImportError:  # the tests use `compile_library` where hatchling is not in
 else:
 
     class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-        """In a wheel the library is built aside and included; in an editable install it is built beside the Python files."""
+        """In a wheel the library is built aside and included; for an editable install, beside the Python files."""
 
         PLUGIN_NAME = "custom"
 
@@ -127,7 +144,7 @@ else:
                 if wish == "require":
                     raise
                 self.app.display_warning(
-                    f"v1_cpu is built WITHOUT its native kernels: {error}. It will run on the much slower torch kernel. "
+                    f"v1_cpu is built WITHOUT its native kernels: {error}. The much slower torch kernel will serve. "
                     "Install g++ or clang++ and install the package again."
                 )
                 return

@@ -107,7 +107,7 @@ class _NativePagedAttention(Kernel):
         v_scale: float,
         schedule: Tensor | None,
     ) -> None:
-        num_blocks, num_kv_heads, block_size, _ = kv_cache.shape
+        _, num_kv_heads, block_size, _ = kv_cache.shape
         block, head, row, _ = kv_cache.stride()
         head_size = query.shape[2]
         cache, size = kv_cache.data_ptr(), kv_cache.element_size()

@@ -1,8 +1,11 @@
 """Measure v1_cpu's attention against its peers and the machine's limits: `python tests/benchmarks/attention [--quick]`.
 
-All peers of a cell run interleaved in one process, in an order that changes each round; a cell's figure is the median. A cache
-is rotated over 256 MB, so that keys and values come from memory. Absent peers are named. Use an otherwise quiet machine.
+All peers of a cell run interleaved in one process, in an order that changes each round; a cell's figure is the median.
+A cache is rotated over 256 MB, so that keys and values come from memory. Absent peers are named. Use an otherwise quiet
+machine.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
@@ -45,7 +48,8 @@ def measure(case: Case, peers: list[Peer], budget: float) -> dict[str, Any]:
         if time.perf_counter() > end + 4 * budget and turn >= 3:
             break
     stats = {
-        name: {"median": statistics.median(t[1:]), "min": min(t[1:]), "max": max(t[1:]), "rounds": len(t) - 1} for name, t in times.items()
+        name: {"median": statistics.median(t[1:]), "min": min(t[1:]), "max": max(t[1:]), "rounds": len(t) - 1}
+        for name, t in times.items()
     }
     return {
         "table": case.table,

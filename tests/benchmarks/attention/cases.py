@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 COLD_BYTES = 256 << 20
-"""Block tables rotate over at least this much cache, so that keys and values come from memory as they do between layers."""
+"""Block tables rotate over at least this much cache, so that keys and values come from memory, as between layers."""
 
 HEADS = {"32/8x128": (32, 8, 128), "12/12x64": (12, 12, 64), "64/8x128": (64, 8, 128)}
 BF16, F32 = torch.bfloat16, torch.float32
@@ -104,7 +104,16 @@ def build(case: Case, seed: int = 0) -> Tensors:
 def decode(dtype: torch.dtype, heads: str, block: int, batch: int, context: int, **features: Any) -> Case:
     cache = features.pop("cache_dtype", None)
     suffix = "".join(f", {k}" for k in features)
-    return Case("decode", f"B={batch} ctx={context}{suffix}", dtype, HEADS[heads], block, ((1, context),) * batch, features, cache)
+    return Case(
+        "decode",
+        f"B={batch} ctx={context}{suffix}",
+        dtype,
+        HEADS[heads],
+        block,
+        ((1, context),) * batch,
+        features,
+        cache,
+    )
 
 
 RAGGED = (37, 512, 133, 1024, 64, 700, 255, 1371)  # 4096 tokens together
@@ -117,7 +126,9 @@ def all_cases(quick: bool) -> Iterator[Case]:
     dtypes = [BF16, F32]
     shapes = ["32/8x128", "12/12x64"]
     for dtype, heads, block in itertools.product(dtypes, shapes, [32] if quick else [16, 32, 128]):
-        for batch, context in itertools.product([1, 8] if quick else [1, 8, 32], [512, 2048] if quick else [512, 2048, 8192]):
+        for batch, context in itertools.product(
+            [1, 8] if quick else [1, 8, 32], [512, 2048] if quick else [512, 2048, 8192]
+        ):
             if batch * context <= 131072 or (block == 32 and heads == "32/8x128"):
                 yield decode(dtype, heads, block, batch, context)
     for dtype, block in itertools.product(dtypes, [32] if quick else [16, 32, 128]):
@@ -139,9 +150,32 @@ def all_cases(quick: bool) -> Iterator[Case]:
     ]
     for dtype in dtypes:
         for features in special:
-            yield Case("features", f"decode B=8 ctx=8192 {next(iter(features))}", dtype, HEADS["32/8x128"], 32, ((1, 8192),) * 8, features)
-            yield Case("features", f"prefill 2048 {next(iter(features))}", dtype, HEADS["32/8x128"], 32, ((2048, 2048),), features)
-        yield Case("features", "decode B=8 ctx=256 (what a window of 256 leaves)", dtype, HEADS["32/8x128"], 32, ((1, 256),) * 8)
+            yield Case(
+                "features",
+                f"decode B=8 ctx=8192 {next(iter(features))}",
+                dtype,
+                HEADS["32/8x128"],
+                32,
+                ((1, 8192),) * 8,
+                features,
+            )
+            yield Case(
+                "features",
+                f"prefill 2048 {next(iter(features))}",
+                dtype,
+                HEADS["32/8x128"],
+                32,
+                ((2048, 2048),),
+                features,
+            )
+        yield Case(
+            "features",
+            "decode B=8 ctx=256 (what a window of 256 leaves)",
+            dtype,
+            HEADS["32/8x128"],
+            32,
+            ((1, 256),) * 8,
+        )
         yield Case("features", "decode B=8 ctx=8192 plain", dtype, HEADS["32/8x128"], 32, ((1, 8192),) * 8)
         yield Case("features", "prefill 2048 plain", dtype, HEADS["32/8x128"], 32, ((2048, 2048),))
     for cache in (None, torch.float8_e4m3fn, torch.float8_e5m2):

@@ -1,7 +1,7 @@
 """Put two runs of the benchmark side by side: `python tests/benchmarks/attention/compare.py BEFORE.json AFTER.json`.
 
-Compares our own medians; where both runs have the reading limit of a cell, as a multiple of it, which cancels most of the noise between
-runs. To compare two commits, run the benchmark in a checkout of each with `--json`.
+Compares our own medians; where both runs have the reading limit of a cell, as a multiple of it, which cancels most of
+the noise between runs. To compare two commits, run the benchmark in a checkout of each with `--json`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def main() -> int:
     for name in sorted(before.keys() ^ after.keys()):
         print(f"only in one run: {name}")
     if logs:
-        print(f"{math.exp(sum(logs) / len(logs)):6.2f}x  geometric mean of {len(logs)} cells (above 1: the second run is faster)")
+        mean = math.exp(sum(logs) / len(logs))
+        print(f"{mean:6.2f}x  geometric mean of {len(logs)} cells (above 1: the second run is faster)")
     return 0
 
 

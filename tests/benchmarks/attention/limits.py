@@ -1,4 +1,4 @@
-"""The machine's limits: reading the blocks of a case, and peak multiply-add rates (limits.cpp, compiled when first used)."""
+"""The machine's limits: reading the blocks of a case, and peak multiply-add rates (limits.cpp)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from peers import Peer, Run
 @functools.cache
 def library() -> ctypes.CDLL:
     target = Path(tempfile.mkdtemp()) / "limits.so"
-    flags = "-O3 -fPIC -shared -fopenmp -mavx512f -mavx512bw -mavx512dq".split()
+    flags = ["-O3", "-fPIC", "-shared", "-fopenmp", "-mavx512f", "-mavx512bw", "-mavx512dq"]
     subprocess.run(["g++", *flags, str(Path(__file__).with_name("limits.cpp")), "-o", str(target)], check=True)
     loaded = ctypes.CDLL(str(target))
     loaded.multiply_add_rate.restype = ctypes.c_double
@@ -27,7 +27,10 @@ def library() -> ctypes.CDLL:
 def peaks() -> dict[str, float]:
     """Operations per second with all threads: float32 FMA, bf16 dot products, bf16 AMX tiles (0: none)."""
     threads = torch.get_num_threads()
-    return {name: max(library().multiply_add_rate(kind, threads) for _ in range(3)) for kind, name in enumerate(("fma", "dpbf16", "amx"))}
+    return {
+        name: max(library().multiply_add_rate(kind, threads) for _ in range(3))
+        for kind, name in enumerate(("fma", "dpbf16", "amx"))
+    }
 
 
 class Read(Peer):
@@ -48,6 +51,8 @@ class Read(Peer):
 
         def run(i: int) -> int:
             blocks = lists[i % len(lists)]
-            return library().read_blocks(data.kv_cache.data_ptr(), blocks.data_ptr(), blocks.numel(), size, size, threads)
+            return library().read_blocks(
+                data.kv_cache.data_ptr(), blocks.data_ptr(), blocks.numel(), size, size, threads
+            )
 
         return run

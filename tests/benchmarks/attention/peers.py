@@ -162,10 +162,11 @@ class Sgl(Peer):
 
             def decode(i: int) -> Any:
                 table = tables[i % copies]
+                new_tokens = (data.key, data.value, table[:, 0].long())
+                where = (logits, table, rows, lens)
                 return self.decode(
-                    data.query, pool[0], pool[1], data.out, data.key, data.value, table[:, 0].long(), logits, table, rows, lens, scale,
-                    0.0, False, -1, None, None,
-                )  # fmt: skip
+                    data.query, pool[0], pool[1], data.out, *new_tokens, *where, scale, 0.0, False, -1, None, None
+                )
 
             decode(0)
             return decode
@@ -173,17 +174,16 @@ class Sgl(Peer):
         starts = data.query_start_loc[:-1].long()
 
         def extend(i: int) -> Any:
-            return self.extend(
-                data.query, data.key, data.value, data.out, pool[0], pool[1], tables[i % copies], rows, lens, new, starts, int(new.max()),
-                scale, 0.0, False, -1, None, None, None,
-            )  # fmt: skip
+            where = (tables[i % copies], rows, lens, new, starts, int(new.max()))
+            tensors = (data.query, data.key, data.value, data.out, pool[0], pool[1])
+            return self.extend(*tensors, *where, scale, 0.0, False, -1, None, None, None)
 
         extend(0)
         return extend
 
 
 class Sdpa(Peer):
-    """torch's scaled_dot_product_attention on dense keys and values of one request after another (no paging to pay for)."""
+    """torch's scaled_dot_product_attention on dense keys and values, one request after another."""
 
     name = "torch SDPA (dense)"
 
@@ -202,7 +202,9 @@ class Sdpa(Peer):
 
         def run(_: int) -> Any:
             for query, key, value, causal in calls:
-                torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=h != kh)
+                torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, is_causal=causal, enable_gqa=h != kh
+                )
 
         run(0)
         return run

@@ -16,12 +16,14 @@ def print_table(cell: dict[str, Any], peaks: dict[str, float]) -> None:
         print(f"{cell['table']:12} {cell['title']:55} not run: {cell['refused'].get(OURS)}")
         return
     spread = cell["times"][OURS]["max"] / cell["times"][OURS]["min"]
-    rates = f"{ours * 1e6:9.0f} us (max/min {spread:.2f}) {cell['kv_bytes'] / ours / 1e9:6.1f} GB/s {cell['flops'] / ours / 1e9:7.1f} GF/s"
-    peak = peaks["fma" if cell["dtype"] == "float32" else "dpbf16"]
+    bytes_rate, flops_rate = cell["kv_bytes"] / ours / 1e9, cell["flops"] / ours
+    share = flops_rate / peaks["fma" if cell["dtype"] == "float32" else "dpbf16"]
+    rates = f"{ours * 1e6:9.0f} us (max/min {spread:.2f}) {bytes_rate:6.1f} GB/s {flops_rate / 1e9:7.1f} GF/s"
     ratios = [f"{name} {t / ours:.2f}x" for name, t in times.items() if name not in (OURS, "read")]
     if "read" in times:
         ratios.append(f"time/read {ours / times['read']:.2f}")
-    print(f"{cell['table']:12} {cell['title']:55} {rates} {cell['flops'] / ours / peak:5.2f} of peak | {', '.join(ratios)}", flush=True)
+    ratios += [f"{name}: {why}" for name, why in cell["refused"].items()]
+    print(f"{cell['table']:12} {cell['title']:55} {rates} {share:5.2f} of peak | {', '.join(ratios)}", flush=True)
 
 
 def summary(cells: list[dict[str, Any]]) -> None:
@@ -34,4 +36,5 @@ def summary(cells: list[dict[str, Any]]) -> None:
                 groups.setdefault((cell["table"], cell["dtype"], name), []).append(t["median"] / ours["median"])
     for (table, dtype, name), ratios in groups.items():
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(f"{table:12} {dtype:9} over {name:20} geometric mean {mean:.2f}x, worst {min(ratios):.2f}x, {len(ratios)} cells")
+        how = f"geometric mean {mean:.2f}x, worst {min(ratios):.2f}x, {len(ratios)} cells"
+        print(f"{table:12} {dtype:9} over {name:20} {how}")

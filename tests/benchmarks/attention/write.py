@@ -1,8 +1,11 @@
 """Measure cache writes: `python tests/benchmarks/attention/write.py`.
 
-New keys and values of 1 to 8192 tokens go to a 512 MB cache, to a run of slots (bulk, as a prefill) or one to a block (scattered, as
-decodes). Peers: vLLM's operator on its own layout, torch's `index_copy_` on a row-major cache, and a plain copy as the limit.
+New keys and values of 1 to 8192 tokens go to a 512 MB cache, to a run of slots (bulk, as a prefill) or one to a block
+(scattered, as decodes). Peers: vLLM's operator on its own layout, torch's `index_copy_` on a row-major cache, and a
+plain copy as the limit.
 """
+
+# ruff: noqa: E402
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ CACHE_BYTES = 512 << 20
 SHAPES = [(8, 128), (12, 64)]
 
 
-def calls(dtype: torch.dtype, kh: int, d: int, block: int, tokens: int, scattered: bool, vllm: Vllm | None) -> dict[str, Callable[[int], Any]]:
+def calls(
+    dtype: torch.dtype, kh: int, d: int, block: int, tokens: int, scattered: bool, vllm: Vllm | None
+) -> dict[str, Callable[[int], Any]]:
     """Each peer's write of `tokens` tokens; the argument moves the slots."""
     num_blocks = CACHE_BYTES // (kh * block * 2 * d * dtype.itemsize)
     cache = torch.zeros(num_blocks, kh, block, 2 * d, dtype=dtype)
@@ -52,7 +57,9 @@ def calls(dtype: torch.dtype, kh: int, d: int, block: int, tokens: int, scattere
     if vllm is not None:
         isa = vllm.isa(dtype, block, d, "auto")
         key_cache, value_cache = cache.view(num_blocks, kh, block * 2, d).chunk(2, dim=2)
-        found[vllm.name] = lambda i: vllm.ops.cpu_attn_reshape_and_cache(key, value, key_cache, value_cache, slots[i % 8], isa)
+        found[vllm.name] = lambda i: vllm.ops.cpu_attn_reshape_and_cache(
+            key, value, key_cache, value_cache, slots[i % 8], isa
+        )
     return found
 
 
@@ -76,9 +83,12 @@ def main() -> None:
                     median = {name: statistics.median(t[3:]) for name, t in times.items()}
                     ours = median["v1_cpu native"]
                     size = tokens * kh * 2 * d * dtype.itemsize
-                    ratios = ", ".join(f"{name} {t / ours:.2f}x" for name, t in median.items() if name != "v1_cpu native")
+                    ratios = ", ".join(
+                        f"{name} {t / ours:.2f}x" for name, t in median.items() if name != "v1_cpu native"
+                    )
                     how = "scattered" if scattered else "bulk"
-                    print(f"{str(dtype)[6:]:9} {kh}x{d} {how:9} {tokens:5} tokens {ours * 1e6:8.1f} us {size / ours / 1e9:5.1f} GB/s | {ratios}", flush=True)
+                    rate = f"{ours * 1e6:8.1f} us {size / ours / 1e9:5.1f} GB/s"
+                    print(f"{str(dtype)[6:]:9} {kh}x{d} {how:9} {tokens:5} tokens {rate} | {ratios}", flush=True)
 
 
 if __name__ == "__main__":

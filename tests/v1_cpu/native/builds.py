@@ -25,5 +25,7 @@ def build_hook() -> ModuleType:
 
 def build_runner(compiler: str, target: Path, *flags: str) -> Path:
     source = Path(__file__).with_name("runner.cpp")
-    subprocess.run([compiler, "-std=c++17", "-O2", *flags, f"-I{SOURCES}", str(source), "-o", str(target), "-ldl"], check=True)
+    subprocess.run(
+        [compiler, "-std=c++17", "-O2", *flags, f"-I{SOURCES}", str(source), "-o", str(target), "-ldl"], check=True
+    )
     return target

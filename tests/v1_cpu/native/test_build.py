@@ -51,7 +51,9 @@ def test_a_wheel_holds_the_library_and_is_tagged_for_its_platform(tree: Path, co
     assert not (tree / "v1_cpu" / "libv1_cpu.so").exists()
 
 
-@pytest.mark.parametrize("env", [{"CXX": "no-such-compiler"}, {"V1_CPU_BUILD": "skip"}], ids=["no compiler", "not wanted"])
+@pytest.mark.parametrize(
+    "env", [{"CXX": "no-such-compiler"}, {"V1_CPU_BUILD": "skip"}], ids=["no compiler", "not wanted"]
+)
 def test_without_a_library_the_wheel_is_for_any_platform(tree: Path, env: dict[str, str]) -> None:
     wheel, printed = build(tree, **env)
     assert wheel.name.endswith("-py3-none-any.whl")

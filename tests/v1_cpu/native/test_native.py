@@ -15,12 +15,19 @@ from torch import Tensor
 import v1_cpu
 from v1_cpu import native, select
 
-pytestmark = pytest.mark.skipif(select.unavailable("native") is not None, reason=f"no native kernel: {select.unavailable('native')}")
+pytestmark = pytest.mark.skipif(
+    select.unavailable("native") is not None, reason=f"no native kernel: {select.unavailable('native')}"
+)
 
 
 def child(code: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, env=os.environ | env, timeout=120
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | env,
+        timeout=120,
     )
 
 
@@ -74,7 +81,9 @@ def threads() -> Any:
 
 
 @pytest.mark.parametrize("lens", LENS)
-def test_dividing_work_among_threads_changes_no_result_beyond_rounding(lens: list[tuple[int, int]], threads: Any) -> None:
+def test_dividing_work_among_threads_changes_no_result_beyond_rounding(
+    lens: list[tuple[int, int]], threads: Any
+) -> None:
     call = batch(lens)
     results = []
     for n in (1, 2, 3, 8):
@@ -86,7 +95,7 @@ def test_dividing_work_among_threads_changes_no_result_beyond_rounding(lens: lis
 
 
 def header(schedule: Tensor) -> dict[str, int]:
-    names = "magic size requests tokens heads kv_heads items groups partial_rows threads".split()
+    names = ["magic", "size", "requests", "tokens", "heads", "kv_heads", "items", "groups", "partial_rows", "threads"]
     return dict(zip(names, schedule[:10].tolist(), strict=True))
 
 
@@ -106,7 +115,10 @@ def test_a_schedule_without_a_window_serves_a_layer_with_one(threads: Any) -> No
     plan = plan_for(call, causal=False)
     for options in ({}, {"sliding_window": 100}, {"attention_chunk_size": 64}, {"causal": False}):
         torch.testing.assert_close(
-            v1_cpu.paged_attention(**call, **options, plan=plan), v1_cpu.paged_attention(**call, **options), rtol=0, atol=2e-5
+            v1_cpu.paged_attention(**call, **options, plan=plan),
+            v1_cpu.paged_attention(**call, **options),
+            rtol=0,
+            atol=2e-5,
         )
 
 
@@ -135,14 +147,17 @@ def test_the_process_has_one_openmp_runtime() -> None:
         import torch, v1_cpu
         from v1_cpu import native
         native.load()
-        loaded = {line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line or "libiomp" in line or "libomp" in line}
+        names = ("libgomp", "libiomp", "libomp")
+        loaded = {line.split()[-1] for line in open("/proc/self/maps") if any(name in line for name in names)}
         assert len(loaded) == 1, loaded
         """
     )
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("isa", [name for name, runs in (native.instruction_sets() if native.LIBRARY.exists() else {}).items() if runs])
+@pytest.mark.parametrize(
+    "isa", [name for name, runs in (native.instruction_sets() if native.LIBRARY.exists() else {}).items() if runs]
+)
 def test_the_instruction_set_can_be_named(isa: str) -> None:
     done = child("import v1_cpu; print(v1_cpu.which().isa)", V1_CPU_ISA=isa, V1_CPU_KERNEL="native")
     assert done.stdout.strip() == isa, done.stderr[-2000:]

@@ -1,4 +1,4 @@
-"""Every instruction set against a scalar reference, outside Python: here, on emulated older CPUs, and under sanitizers."""
+"""Every instruction set against a scalar reference, outside Python: here, on emulated CPUs, and under sanitizers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def test_every_instruction_set_of_this_cpu(runner: Path, library: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cpu", "best"),
-    [pytest.param("Nehalem", "generic", id="a CPU of 2008, without AVX"), pytest.param("Haswell", "avx2", id="a CPU of 2013, with AVX2")],
+    [
+        pytest.param("Nehalem", "generic", id="a CPU of 2008, without AVX"),
+        pytest.param("Haswell", "avx2", id="a CPU of 2013, with AVX2"),
+    ],
 )
 def test_older_cpus_get_only_what_they_can_run(cpu: str, best: str, runner: Path, library: Path) -> None:
     emulator = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
@@ -50,9 +53,13 @@ def test_objects_of_the_baseline_hold_no_newer_instruction(compiler: str, tmp_pa
     for unit in ("dispatch", "schedule", "cpu", "isa_generic"):
         made = tmp_path / f"{unit}.o"
         subprocess.run([compiler, *flags, "-c", str(SOURCES / f"{unit}.cpp"), "-o", str(made)], check=True)
-        listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(made)], capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(
+            ["objdump", "-d", "--no-show-raw-insn", str(made)], capture_output=True, text=True, check=True
+        ).stdout
         assert len(listing) > 1000
-        foreign = [line for line in listing.splitlines() if re.search(FOREIGN, line) or re.search(r"\tv[a-z0-9]+ ", line)]
+        foreign = [
+            line for line in listing.splitlines() if re.search(FOREIGN, line) or re.search(r"\tv[a-z0-9]+ ", line)
+        ]
         assert not foreign, f"{unit}: {foreign[:3]}"
 
 
@@ -60,9 +67,20 @@ def test_the_search_for_newer_instructions_finds_them(compiler: str, tmp_path: P
     hook = build_hook()
     made = tmp_path / "avx2.o"
     subprocess.run(
-        [compiler, *hook.COMMON_FLAGS, *hook.X86_64_FLAGS["avx2"].split(), "-c", str(SOURCES / "isa_avx2.cpp"), "-o", str(made)], check=True
+        [
+            compiler,
+            *hook.COMMON_FLAGS,
+            *hook.X86_64_FLAGS["avx2"].split(),
+            "-c",
+            str(SOURCES / "isa_avx2.cpp"),
+            "-o",
+            str(made),
+        ],
+        check=True,
     )
-    listing = subprocess.run(["objdump", "-d", "--no-show-raw-insn", str(made)], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", str(made)], capture_output=True, text=True, check=True
+    ).stdout
     assert re.search(FOREIGN, listing)
 
 
@@ -70,7 +88,9 @@ def test_instruction_sets_share_no_symbol(library: Path) -> None:
     """Nothing but the C functions is visible, so the linker cannot merge code of one instruction set into another's."""
     if shutil.which("nm") is None:
         pytest.skip("nm is not installed")
-    listing = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
     assert {line.split()[-1] for line in listing.splitlines()} == {
         "v1_abi_version",
         "v1_attend",
