@@ -11,6 +11,15 @@ struct TileScope {  // tiles are configured while one lives
     static const TileConfig config __attribute__((aligned(64)));
     _tile_loadconfig(&config);
   }
+  // Four columns in the tiles that hold queries (7) and scores (0-3): for up to four query rows.
+  explicit TileScope(bool narrow) {
+    TileConfig config __attribute__((aligned(64)));
+    if (narrow) {
+      for (int i = 0; i < 4; i++) config.bytes_per_row[i] = 16;
+      config.bytes_per_row[7] = 16;
+    }
+    _tile_loadconfig(&config);
+  }
   ~TileScope() { _tile_release(); }
 };
 

@@ -1,8 +1,9 @@
-// The kernel for few query rows per KV head on AMX: the work of direct.h, on tiles.
+// The kernel for two to eight query rows per KV head on AMX: the work of direct.h, on tiles.
 //
 // Scores come out transposed, S^T = K Q^T: row-major keys are a left operand as they lie in the cache, the queries' pairs are packed
-// once. Values become a right operand by zipping the rows of two keys. Weights keep 16 bits of mantissa although tiles take bf16: the
-// left operand holds each row's high part in rows 0-7 and the rest in rows 8-15, and the two halves of the product are added.
+// once. Up to four rows, the vector unit adds the values as in direct.h. Beyond, values become a right operand by zipping the rows of
+// two keys, and weights keep 16 bits of mantissa although tiles take bf16: the left operand holds each row's high part in rows 0-7 and
+// the rest in rows 8-15, and the two halves of the product are added.
 
 constexpr int64_t TILE_ROWS = 8;    // query rows
 constexpr int64_t DECODE_TILE = 128;  // keys
@@ -17,6 +18,8 @@ struct DecodeShape {  // sizes in floats
   }
 };
 
+template <int N> struct Count { static constexpr int value = N; };
+
 template <class T>
 struct TileDecode {
   const Call& c;
@@ -30,11 +33,12 @@ struct TileDecode {
   const T **keys, **values, **next_keys, **next_values;
   Keys seen, row_keys[TILE_ROWS];
   float maximum[TILE_ROWS], sum[TILE_ROWS];
+  const bool few;    // at most four rows
   bool as_they_lie;  // keys can be tiles without a copy
 
   TileDecode(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, it.kv_head),
-        group(call.num_heads / call.num_kv_heads), rows((it.query_end - it.query_begin) * group) {
+        group(call.num_heads / call.num_kv_heads), rows((it.query_end - it.query_begin) * group), few(rows <= 4) {
     queries = (float*)take(scratch, shape.query_size * 4);
     output = (float*)take(scratch, shape.output_size * 4);
     staged = (float*)take(scratch, DECODE_TILE * shape.key_words * 4);
@@ -116,27 +120,43 @@ struct TileDecode {
           prefetch_row(next_keys[fetched], d * int64_t(sizeof(T)));
       }
       float* to = transposed + g * 256;
-      _tile_stored(0, to, 64);
-      _tile_stored(1, to + 256, 64);
-      _tile_stored(2, to + 512, 64);
-      _tile_stored(3, to + 768, 64);
+      const int64_t row_bytes = few ? 16 : 64, tile_size = few ? 64 : 256;
+      _tile_stored(0, to, row_bytes);
+      _tile_stored(1, to + tile_size, row_bytes);
+      _tile_stored(2, to + 2 * tile_size, row_bytes);
+      _tile_stored(3, to + 3 * tile_size, row_bytes);
     }
-    for (int64_t g = 0; g < DECODE_TILE / 16; g++) {
-      V t[16];
-      for (int i = 0; i < 16; i++) t[i] = vload(transposed + (g * 16 + i) * 16);
-      vtranspose(t);
-      for (int i = 0; i < TILE_ROWS; i++) vstore(scores + i * DECODE_TILE + g * 16, t[i]);
+    for (int64_t g = 0; g < groups; g++) {
+      if (few) {  // 16 keys by 4 rows
+        const float* from = transposed + g / 4 * 1024 + g % 4 * 64;
+        const V keys0 = vload(from), keys4 = vload(from + 16), keys8 = vload(from + 32), keys12 = vload(from + 48);
+        const __m512i index = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+        for (int i = 0; i < 4; i++) {
+          const __m512i at = _mm512_add_epi32(index, _mm512_set1_epi32(i));
+          const V low = _mm512_permutex2var_ps(keys0, at, keys4), high = _mm512_permutex2var_ps(keys8, at, keys12);
+          vstore(scores + i * DECODE_TILE + g * 16, _mm512_mask_mov_ps(low, 0xff00, high));
+        }
+      } else {
+        V t[16];
+        for (int i = 0; i < 16; i++) t[i] = vload(transposed + (g * 16 + i) * 16);
+        vtranspose(t);
+        for (int i = 0; i < TILE_ROWS; i++) vstore(scores + i * DECODE_TILE + g * 16, t[i]);
+      }
     }
   }
 
-  // Scores of a row to weights, as high part and rest.
-  void weigh(int64_t row, int64_t key) {
-    float* s = scores + row * DECODE_TILE;
+  // Scale, cap, bias and mask a row of scores, and one step of its online softmax.
+  Step soften(float* s, int64_t row, int64_t key) {
     const int64_t i = item.query_begin + row / group, head = item.kv_head * group + row % group;
     if (logits.special) finish_logits(logits, s, DECODE_TILE, key, r.offset + i, c.alibi_slopes ? c.alibi_slopes[head] : 0.0f);
     const Keys k = {larger(row_keys[row].begin, seen.begin), smaller(row_keys[row].end, seen.end)};
     if (k.begin > key || k.end < key + DECODE_TILE || c.tree_mask) mask_scores(c, r, s, DECODE_TILE, key, k, i);
-    const Step step = softmax_step(s, DECODE_TILE, logits.factor, maximum[row]);
+    return softmax_step(s, DECODE_TILE, logits.factor, maximum[row]);
+  }
+  // Scores of a row to weights, as high part and rest.
+  void weigh(int64_t row, int64_t key) {
+    float* s = scores + row * DECODE_TILE;
+    const Step step = soften(s, row, key);
     if (step.alpha != 1.0f)
       for (int64_t tile = 0; tile < shape.columns / 16; tile++) {
         scale_row(output + tile * 256 + row * 16, 16, step.alpha);
@@ -204,8 +224,35 @@ struct TileDecode {
     }
   }
 
-  void attend(float* partial) {
-    const TileScope tiles;
+  // For up to four rows the weights stay float32 and the vector unit adds the values.
+  void weigh_and_add(int64_t key, bool ahead) {
+    for (int64_t row = 0; row < rows; row++) {
+      float* s = scores + row * DECODE_TILE;
+      const Step step = soften(s, row, key);
+      if (step.alpha != 1.0f) scale_row(output + row * shape.columns, shape.columns, step.alpha);
+      sum[row] = sum[row] * step.alpha + exponentials(s, DECODE_TILE, logits.factor, step.base);
+    }
+    const int64_t first = larger(seen.begin - key, 0), n = smaller(seen.end - key, DECODE_TILE) - first;
+    const T** next = ahead ? next_values + first : nullptr;
+    int64_t row = 0;
+    const auto add = [&](auto count) {
+      for (; row + count.value <= rows; row += count.value, next = nullptr)
+        add_value_rows<T, count.value>(scores + row * DECODE_TILE + first, DECODE_TILE, values + first, next, n, c.head_size_v,
+                                       output + row * shape.columns, shape.columns);
+    };
+    add(Count<4>());
+    add(Count<2>());
+    add(Count<1>());
+  }
+  void attend_few(float* partial) {
+    for_each_tile([&](int64_t key, bool ahead) {
+      score(key, ahead);
+      weigh_and_add(key, ahead);
+    });
+    for (int64_t row = 0; row < rows; row++) to_element_order<T>(output + row * shape.columns, shape.columns);
+    finish_rows(c, r, item, 0, rows, output, shape.columns, maximum, sum, partial);
+  }
+  template <class F> void for_each_tile(F work) {
     const int64_t begin = seen.begin / 16 * 16;  // so that groups of 16 keys keep to their blocks
     if (seen.begin < seen.end) look_ahead(begin);
     for (int64_t key = begin; key < seen.end; key += DECODE_TILE) {
@@ -213,11 +260,19 @@ struct TileDecode {
       exchange(values, next_values);
       const bool ahead = key + DECODE_TILE < seen.end;
       if (ahead) look_ahead(key + DECODE_TILE);
+      work(key, ahead);
+    }
+  }
+
+  void attend(float* partial) {
+    const TileScope tiles(few);
+    if (few) return attend_few(partial);
+    for_each_tile([&](int64_t key, bool ahead) {
       pack_values(key, ahead);  // early: a tile cannot be loaded from stores still under way
       score(key, ahead);
       for (int64_t row = 0; row < rows; row++) weigh(row, key);
       add_values();
-    }
+    });
     for (int64_t row = 0; row < rows; row++) {
       for (int64_t tile = 0; tile < shape.columns / 16; tile += 2) {
         const float* o = output + tile * 256 + row * 16;

@@ -77,9 +77,9 @@ static inline void score_rows(const float* q, int64_t q_stride, const typename Q
   }
 }
 
-// o[r][column ...] += sum over n keys of p[r][j] * value_j, for PAIRS pairs of vectors of columns.
+// o[r][column ...] += sum over n keys of p[r * p_stride + j] * value_j, for PAIRS pairs of vectors of columns.
 template <class T, int R, int PAIRS, bool TAIL>
-static inline void add_values(const float* p, const T* const* values, const T* const* ahead, int64_t n, int64_t column, int tail, float* o, int64_t o_stride) {
+static inline void add_values(const float* p, int64_t p_stride, const T* const* values, const T* const* ahead, int64_t n, int64_t column, int tail, float* o, int64_t o_stride) {
   V sums[R][2 * PAIRS];
   for (int r = 0; r < R; r++)
     for (int i = 0; i < 2 * PAIRS; i++) sums[r][i] = vload(o + r * o_stride + column + i * W);
@@ -91,7 +91,7 @@ static inline void add_values(const float* p, const T* const* values, const T* c
       else load2(values[j] + column + i * 2 * W, v[2 * i], v[2 * i + 1]);
     }
     for (int r = 0; r < R; r++) {
-      const V weight = vset(p[r * DIRECT_TILE + j]);
+      const V weight = vset(p[r * p_stride + j]);
       for (int i = 0; i < 2 * PAIRS; i++) sums[r][i] = vfma(weight, v[i], sums[r][i]);
     }
   }
@@ -99,12 +99,12 @@ static inline void add_values(const float* p, const T* const* values, const T* c
     for (int i = 0; i < 2 * PAIRS; i++) vstore(o + r * o_stride + column + i * W, sums[r][i]);
 }
 template <class T, int R>
-static inline void add_value_rows(const float* p, const T* const* values, const T* const* ahead, int64_t n, int64_t d, float* o, int64_t o_stride) {
+static inline void add_value_rows(const float* p, int64_t p_stride, const T* const* values, const T* const* ahead, int64_t n, int64_t d, float* o, int64_t o_stride) {
   int64_t column = 0;
   for (; column + 2 * W * DIRECT_PAIRS <= d; column += 2 * W * DIRECT_PAIRS)
-    add_values<T, R, DIRECT_PAIRS, false>(p, values, ahead, n, column, 0, o, o_stride);
-  for (; column + 2 * W <= d; column += 2 * W) add_values<T, R, 1, false>(p, values, ahead, n, column, 0, o, o_stride);
-  if (column < d) add_values<T, R, 1, true>(p, values, ahead, n, column, int(d - column), o, o_stride);
+    add_values<T, R, DIRECT_PAIRS, false>(p, p_stride, values, ahead, n, column, 0, o, o_stride);
+  for (; column + 2 * W <= d; column += 2 * W) add_values<T, R, 1, false>(p, p_stride, values, ahead, n, column, 0, o, o_stride);
+  if (column < d) add_values<T, R, 1, true>(p, p_stride, values, ahead, n, column, int(d - column), o, o_stride);
 }
 
 // Query rows to scratch, zero-padded to whole steps.
@@ -227,9 +227,9 @@ static void attend_direct(const Call& c, const Request& r, const Item& item, flo
       sum[row] = sum[row] * step.alpha + exponentials(scores, padded, logits.factor, step.base);
     }
     row = 0;
-    for (; row + 4 <= rows; row += 4) add_value_rows<T, 4>(s + row * DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
-    for (; row + 2 <= rows; row += 2) add_value_rows<T, 2>(s + row * DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
-    for (; row < rows; row++) add_value_rows<T, 1>(s + row * DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
+    for (; row + 4 <= rows; row += 4) add_value_rows<T, 4>(s + row * DIRECT_TILE, DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
+    for (; row + 2 <= rows; row += 2) add_value_rows<T, 2>(s + row * DIRECT_TILE, DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
+    for (; row < rows; row++) add_value_rows<T, 1>(s + row * DIRECT_TILE, DIRECT_TILE, values, row ? nullptr : ahead_values, n, dv, o + row * o_stride, o_stride);
   }
   for (int64_t row = 0; row < rows; row++) to_element_order<T>(o + row * o_stride, o_stride);
   finish_rows(c, r, item, 0, rows, o, o_stride, maximum, sum, partial);

@@ -286,12 +286,17 @@ struct Packed {
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
     n = smaller(n, seen.end - key);
     if (n <= 0 || seen.begin >= key + n) return;
+    const int64_t skipped = larger(seen.begin - key, 0) / PANEL * PANEL;  // what a window leaves out of the tile's beginning
+    const float* values = keys + shape.key_size + skipped / M::PER_WORD * PANEL;
+    keys += skipped * shape.key_words;
+    key += skipped;
+    n -= skipped;
     const float* queries = q + first * shape.query_stride;
     float* output = o + first * shape.o_stride;
     gemm<M>(queries, shape.query_stride, padded_rows, keys, shape.key_words, shape.key_words, scores, SCORE_STRIDE, round_up(n, 2 * W), false);
     for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n);
     const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
-    gemm<M>(weights, SCORE_STRIDE, padded_rows, keys + shape.key_size, shape.value_words, words, output, shape.o_stride, shape.columns, true);
+    gemm<M>(weights, SCORE_STRIDE, padded_rows, values, shape.value_words, words, output, shape.o_stride, shape.columns, true);
   }
 
   // Queries [from, to) of the request over keys `range` of the item.

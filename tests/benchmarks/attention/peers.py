@@ -170,8 +170,8 @@ class Sgl(Peer):
 
             decode(0)
             return decode
-        new = torch.tensor([q for q, _ in case.requests])
-        starts = data.query_start_loc[:-1].long()
+        new = torch.tensor([q for q, _ in case.requests], dtype=torch.int32)
+        starts = data.query_start_loc[:-1].clone()
 
         def extend(i: int) -> Any:
             where = (tables[i % copies], rows, lens, new, starts, int(new.max()))
