@@ -2,8 +2,8 @@
 
 ## What it does
 In files of V1 (below a folder `v1`, or importing from `vllm.v1`), finds texts that name V0: an error that says what
-"is not supported in V0", a comment, a docstring. Comments and texts that name `VLLM_USE_V1` are found in every
-file.
+"is not supported in V0", a comment, a docstring. Comments that name V0 are found in every file that imports from vllm,
+comments and texts that name `VLLM_USE_V1` in every file.
 
 ## Why
 Code that moved from V0 to V1 took its messages along. They send whoever reads them to an engine that does not exist.
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..engine.scopes import Node
 
 _V0 = re.compile(r"(?<![\w./-])(?:vLLM[ -])?V0(?!\w|\.\d)(?:[ -]engine)?", re.IGNORECASE)
+_ENGINE = re.compile(r"(?<![\w./-])V0(?!\w|\.\d)")  # as people write the engine's name
 _BOTH = re.compile(r"(?<![\w./-])V1(?!\w|\.\d)", re.IGNORECASE)
 _NAME = re.compile(r"(?<![\w./-])[vV]0(?!\w|\.\d)")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")  # Python 3.11 gives parts of an f-string the place of all of it
@@ -67,7 +68,7 @@ class StaleMessage(Rule):
         for start, end in _comments(file.source.text):
             text = file.source.text[start:end]
             switch = _SWITCH.search(text)
-            about_v0 = _V0.search(text) if of_v1 else None
+            about_v0 = _V0.search(text) if of_v1 else _ENGINE.search(text) if file.references.imports else None
             match = about_v0 or switch
             if match:
                 yield self._say(file, start + match.start(), start + match.end(), "a comment", match.group())

@@ -21,7 +21,7 @@ IN_V1 = "plugin.v1.module"
         pytest.param('logger.warning_once("falling back to v0 engine")\n', 1, id="a log message"),
         pytest.param('assert x, "only in V0"\n', 1, id="an assertion"),
         pytest.param('import pytest\npytest.skip("V0 only")\n', 2, id="a skipped test"),
-        pytest.param("x = 1  # as in V0\n", 1, id="a comment"),
+        pytest.param("x = 1  # as in v0\n", 1, id="a comment"),
         pytest.param('def f():\n    """What vLLM V0 did."""\n', 2, id="a docstring"),
     ],
 )
@@ -32,6 +32,11 @@ def test_found_in_v1_and_nowhere_else(text: str, line: int) -> None:
     assert outcome.text == text
     assert {f.severity for f in outcome.said(RULE)} == {Severity.INFO}
     assert not rewrite(text, module="plugin.worker").said(RULE)
+
+
+def test_a_comment_that_names_v0_is_found_wherever_vllm_is_imported() -> None:
+    assert rewrite("import vllm\nx = 1  # as in V0\n").lines(RULE) == [2]
+    assert not rewrite("import other_vllm\nx = 1  # as in V0\n").said(RULE)
 
 
 def test_a_file_that_imports_from_v1_belongs_to_it() -> None:
