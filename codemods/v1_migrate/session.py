@@ -190,6 +190,7 @@ class Session:
                     timeout=self.request.timeout,
                     extra_indexes=(*self.config.indexes, *self.request.indexes),
                     also=self.also,
+                    settle=self.request.command == "rewrite",
                 ),
             )
 

@@ -21,7 +21,7 @@ from .findings import Effort, Finding, Safety, Severity
 from .source import Source
 
 UNUSED = "V1M905"
-_MARK = re.compile(rb"v1:\s*ignore", re.IGNORECASE)  # no file without it is tokenized
+_MARK = re.compile(rb"[vV]1:\s*ignore")  # no file without it is tokenized
 _COMMENT = re.compile(r"(?:#|;|//|<!--|\.\.)\s*v1:\s*ignore\b(?:\s*\[(?P<rules>[^\]]*)\])?", re.IGNORECASE)
 _LAYOUT = frozenset({tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT})
 
@@ -43,7 +43,7 @@ class Comment:
 
 def comments(source: Source, *, python: bool = True) -> list[Comment]:
     """All suppressions of a file; none in a Python file that cannot be tokenized (it has a finding for that)."""
-    if not _MARK.search(source.raw):
+    if b"ignore" not in source.raw or not _MARK.search(source.raw):
         return []
     if not python:
         return list(_line_comments(source))

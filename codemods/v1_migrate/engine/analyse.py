@@ -85,8 +85,9 @@ class Outcome:
 class Analyser:
     """Looks at files of one tree for one target."""
 
-    def __init__(self, tree: Tree, settings: Settings, judge: Judge | None = None) -> None:
+    def __init__(self, tree: Tree, settings: Settings, judge: Judge | None = None, *, settle: bool = True) -> None:
         self.tree = tree
+        self.settle = settle
         self.settings = settings
         self.judge = judge or Judge(settings.target, settings.attention)  # type: ignore[arg-type]
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
@@ -119,7 +120,7 @@ class Analyser:
         place = Place(kind, module, package)
         try:
             outcome = self._phases(self._open(source, place), place, edit=True)
-            if outcome.edited and self._phases(outcome.file, place, edit=True).edited:
+            if self.settle and outcome.edited and self._phases(outcome.file, place, edit=True).edited:
                 outcome = self._undone(source, place, "a second run would change the result again")
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)

@@ -47,6 +47,7 @@ class Options:
     timeout: float = 30.0  # seconds for one file
     extra_indexes: tuple[Path, ...] = ()
     also: str = ""  # a release that the code must go on to serve, too
+    settle: bool = True  # look at every edited file a second time; of no use to who writes nothing
 
     @property
     def settings(self) -> Settings:
@@ -68,7 +69,7 @@ def run(files: Sequence[File], options: Options, progress: Progress | None = Non
 def _analyser(tree: Tree, options: Options) -> Analyser:
     index = Index.load(options.extra_indexes)
     judge = Judge(options.target, options.attention, index)  # type: ignore[arg-type]
-    return Analyser(tree, options.settings, judge)
+    return Analyser(tree, options.settings, judge, settle=options.settle)
 
 
 def _in_process(tree: Tree, files: Sequence[File], options: Options) -> Iterator[Result]:

@@ -25,9 +25,7 @@ Comments and docstrings are only reported.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -46,6 +44,7 @@ _NAME = re.compile(r"(?<![\w./-])[vV]0(?!\w|\.\d)")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")  # Python 3.11 gives parts of an f-string the place of all of it
 _SWITCH = re.compile(r"(?<!\w)VLLM_USE_V1(?!\w)")
 _NEEDLE = re.compile(r"\bv0\b|VLLM_USE_V1", re.IGNORECASE)
+_COMMENT = re.compile(r"#[^\r\n]*")
 _LOGGERS = frozenset("warning warn info error warning_once info_once debug exception critical".split())
 _FIRST = "Check that the sentence holds for V1, then correct it."
 
@@ -59,13 +58,13 @@ class StaleMessage(Rule):
     phase = Phase.AFTER
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
-        if not _NEEDLE.search(file.source.text) or file.legacy:
+        if not any(word in file.source.text for word in ("V0", "v0", "VLLM_USE_V1")) or file.legacy:
             return
         of_v1 = _of_v1(file)
         for found in file.model.every(ast.Constant):
             if isinstance(found.node.value, str) and _NEEDLE.search(found.node.value):
                 yield from self._string(file, found, of_v1)
-        for start, end in _comments(file.source.text):
+        for start, end in _comments(file):
             text = file.source.text[start:end]
             switch = _SWITCH.search(text)
             about_v0 = _V0.search(text) if of_v1 else _ENGINE.search(text) if file.references.imports else None
@@ -137,15 +136,20 @@ def _is_message(found: Node) -> bool:
     return False
 
 
-def _comments(text: str) -> Iterator[tuple[int, int]]:
-    """Spans of comments. The text is valid Python: it was parsed."""
-    starts = [0]
-    for line in io.StringIO(text, newline=""):
-        starts.append(starts[-1] + len(line))
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
-            if token.type == tokenize.COMMENT and _NEEDLE.search(token.string):
-                start = starts[token.start[0] - 1] + token.start[1]
-                yield start, start + len(token.string)
-    except (tokenize.TokenError, SyntaxError):
+def _comments(file: PythonFile) -> Iterator[tuple[int, int]]:
+    """Spans of comments that may concern this rule: from a number sign outside every string to the end of its line."""
+    text = file.source.text
+    found = [match.span() for match in _COMMENT.finditer(text) if _NEEDLE.search(match.group())]
+    if not found:
         return
+    strings = [file.span(node.node) for node in file.model.every(ast.Constant, ast.JoinedStr) if _is_text(node.node)]
+    for start, end in found:
+        mark = start
+        while mark >= 0 and any(low <= mark < high for low, high in strings):
+            mark = text.find("#", mark + 1, end)
+        if mark >= 0:
+            yield mark, end
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
