@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..names.index import Param, sort_key
 from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
-from .callees import BUILT_BY_VLLM, LAST_V0, Callee, callees_of, is_v0, signature
+from .callees import BUILT_BY_VLLM, LAST_V0, Callee, callees_of, signature
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
 from .instances import function_around
@@ -83,8 +83,7 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
 def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:
     """Keywords that were parameters of V0 and now end in `**kwargs`, which go on to something that refuses them."""
     names = {param.name for param in callee.params}
-    v0 = [params for release, params in callee.before if is_v0(release)][-1:]
-    old = {param.name for params in v0 for param in params}
+    old = {param.name for _, params in callee.of_v0[-1:] for param in params}
     if sort_key(target) >= sort_key("0.11.0"):
         old.add("use_irope")  # 0.10 still took it out of them
     return tuple(name for name in given.names if name in old and name not in names)

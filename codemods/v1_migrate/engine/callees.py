@@ -38,16 +38,26 @@ class Callee:
     target: str
 
     @cached_property
-    def before(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
-        """(release, parameters) of every release before the target, oldest first."""
-        found = ((r, signature(self.index, self.old, r, self.through)) for r in older(self.index, self.target))
+    def of_v0(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        """(release, parameters) of the releases with the V0 CPU engine, oldest first."""
+        return self._before(v0=True)
+
+    @cached_property
+    def of_v1(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        """The same of the releases between V0's last and the target."""
+        return self._before(v0=False)
+
+    def _before(self, *, v0: bool) -> tuple[tuple[str, tuple[Param, ...]], ...]:
+        releases = (r for r in older(self.index, self.target) if is_v0(r) is v0)
+        found = ((r, signature(self.index, self.old, r, self.through)) for r in releases)
         return tuple((release, params) for release, params in found if params is not None)
 
     def accepting(self, given: Given) -> tuple[tuple[str, tuple[Param, ...]], ...]:
         """The releases before the target that take this call; those with the V0 CPU engine, if V0 had the name."""
-        found = tuple((release, params) for release, params in self.before if not fit(params, given))
-        v0 = tuple((release, params) for release, params in found if is_v0(release))
-        return found if self.old.startswith("vllm.v1.") else v0 or found
+        found = tuple((release, params) for release, params in self.of_v0 if not fit(params, given))
+        if found and not self.old.startswith("vllm.v1."):
+            return found  # forty later releases need not be asked
+        return found + tuple((release, params) for release, params in self.of_v1 if not fit(params, given))
 
     def meant(self, given: Given) -> tuple[str, ...] | None:
         """What the positional arguments were meant for: the names on which all accepting releases agree."""
@@ -61,15 +71,19 @@ class Callee:
         if not self.contract:
             return True
         namesake = self.old.rpartition(".")[2] == self.new.rpartition(".")[2]
-        if not self.before or not (namesake or ".attention." in self.new):
+        if not (namesake or ".attention." in self.new):
             return False
-        newest_v0 = [params for release, params in self.before if is_v0(release)] or [self.before[-1][1]]
-        names = {param.name for param in newest_v0[-1]}
+        known = self.of_v0 or self.of_v1
+        if not known:
+            return False
+        names = {param.name for param in known[-1][1]}
         return 2 * len(names & {param.name for param in self.params}) >= max(len(names), 1)
 
     def known_before(self, name: str) -> bool:
         """Some release before the target has a parameter of this name."""
-        return any(param.name == name for _, params in self.before for param in params)
+        return any(p.name == name for _, ps in self.of_v0 for p in ps) or any(
+            p.name == name for _, ps in self.of_v1 for p in ps
+        )
 
 
 def is_v0(release: str) -> bool:

@@ -84,6 +84,8 @@ _worker: tuple[Analyser, float] | None = None  # of a worker process, set when i
 
 def _in_pool(tree: Tree, files: Sequence[File], options: Options, jobs: int) -> Iterator[Result]:
     """Chunks to workers. When one dies, the chunks in flight are done file by file, then the rest by a new pool."""
+    import libcst  # noqa: F401  here, once, and not in every worker
+
     _analyser(tree, options)  # loads the tables once, for forked workers to share
     done = 0
     with _pool(tree, options, jobs) as pool:

@@ -189,7 +189,7 @@ class _Yaml:
         self.view, self.needle = view, needle
 
     def run(self) -> Iterator[Arguments]:
-        import yaml  # type: ignore[import-untyped]
+        import yaml
 
         try:
             roots = list(yaml.compose_all(self.view.text, Loader=yaml.SafeLoader))
