@@ -187,6 +187,54 @@ def test_left_alone(text: str, said: int) -> None:
     assert said or not outcome.said("V1M201")
 
 
+REBOUND = [
+    pytest.param(
+        ENVS + "def f():\n    x = envs.VLLM_USE_V1\n    def g():\n        nonlocal x\n        x = False\n    g()\n"
+        "    return x\n",
+        "def f():\n    x = True\n    def g():\n        nonlocal x\n        x = False\n    g()\n    return x\n",
+        id="an inner function assigns it, nonlocal",
+    ),
+    pytest.param(
+        ENVS + "def f():\n    def g():\n        nonlocal x\n        x = False\n    x = envs.VLLM_USE_V1\n    g()\n"
+        "    if x:\n        h()\n",
+        "def f():\n    def g():\n        nonlocal x\n        x = False\n    x = True\n    g()\n    if x:\n        h()\n",
+        id="an inner function above it does",
+    ),
+    pytest.param(
+        ENVS + "def f():\n    x = envs.VLLM_USE_V1\n    def g():\n        def h():\n            nonlocal x\n"
+        "            for x in y:\n                pass\n        return h\n    return x, g\n",
+        "def f():\n    x = True\n    def g():\n        def h():\n            nonlocal x\n"
+        "            for x in y:\n                pass\n        return h\n    return x, g\n",
+        id="a loop two functions further in does",
+    ),
+    pytest.param(
+        ENVS + "x = envs.VLLM_USE_V1\ndef g():\n    global x\n    x = False\ng()\nprint(x)\n",
+        "x = True\ndef g():\n    global x\n    x = False\ng()\nprint(x)\n",
+        id="a function assigns it, global",
+    ),
+    pytest.param(
+        "def f():\n    from vllm.envs import VLLM_USE_V1 as V\n    def g():\n        nonlocal V\n        V = 0\n    g()\n"
+        "    return V\n",
+        None,
+        id="an imported name",
+    ),
+]
+
+
+@pytest.mark.parametrize("before, after", REBOUND)
+def test_a_name_that_an_inner_function_binds_again_is_no_constant(before: str, after: str | None) -> None:
+    outcome = rewrite(before, "0.11.2", folds=True)
+    assert outcome.text == (before if after is None else after)
+    assert {finding.fixed for finding in outcome.said("V1M201")} == {after is not None}
+
+
+def test_a_result_that_parses_but_does_not_compile_is_given_up() -> None:
+    text = "def f():\n    from vllm.envs import VLLM_USE_V1 as V\n    def g():\n        nonlocal V\n        return V\n    return g\n"
+    outcome = rewrite(text, "0.11.2", check=False)
+    assert outcome.text == text
+    assert "would not compile" in outcome.said("V1M902")[0].message
+
+
 def test_the_raw_text_is_folded_as_it_was_meant_and_the_finding_says_so() -> None:
     text = 'import os\nif os.getenv("VLLM_USE_V1"):\n    from a import E\nelse:\n    from b import E\n'  # B4
     outcome = rewrite(text, folds=True)
