@@ -22,7 +22,7 @@ from .backend_names import cpu_backend_name, expected_names
 from .conftests import pinning_conftest
 from .draft import Draft
 from .erase import Eraser
-from .expressions import READ, SET, Expressions
+from .expressions import READ, SET, SET_TO_V0, Expressions
 from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
 from .statements import Statements
@@ -154,6 +154,9 @@ class _Planner:
                 self._keep_around(found.node, found.path, "whether the release has it is tested first")
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
+        for place, path in self._called_for_v0():
+            self._keep_function(place, path)
+            self._report(SET_TO_V0, place, False, "")
         self.conftest = pinning_conftest(self.file)
         if self.conftest and not self.file.settings.unsafe:
             self.kept.append((0, len(self.file.source.text), f"{self.conftest} above it chooses V0 for its tests"))
@@ -186,12 +189,21 @@ class _Planner:
                 if of_process and not self._dead(found.path):
                     yield found.node, found.path
 
+    def _called_for_v0(self) -> list[tuple[ast.AST, Path]]:
+        """Calls inside expressions that do so: `x = os.environ.setdefault("VLLM_USE_V1", "0")`."""
+        return [
+            (found.node, found.path)
+            for found in self.file.model.every(ast.Call)
+            if not isinstance(found.path[0], ast.Expr) and self.actions.requests(found.node)
+        ]
+
     def _dead(self, path: Path) -> bool:
-        """An arm that V1 never takes."""
+        """An arm that V1 never takes. One for a switch that is not set is a default, and asks for V0."""
         for parent, arm in ancestors(path):
             if isinstance(parent, ast.If) and arm in ("body", "orelse"):
                 known = self.values.truth(parent.test)
-                if known is not None and known.switched and bool(known.value) is (arm == "orelse"):
+                never = known is not None and known.switched and bool(known.value) is (arm == "orelse")
+                if never and not self.values.asks_whether_set(parent.test):
                     return True
         return False
 
