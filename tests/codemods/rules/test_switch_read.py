@@ -49,6 +49,26 @@ FOLDED = [
     pytest.param(
         ENVS, "x = 1 if not envs.VLLM_USE_V1 else (f())\n", "x = (f())\n", id="conditional expression, second arm"
     ),
+    pytest.param(ENVS, 'x = """a\n""" if envs.VLLM_USE_V1 else "b"\n', 'x = """a\n"""\n', id="an arm of several lines"),
+    pytest.param(ENVS, "x = 'a' if envs.VLLM_USE_V1 else 'b'\n", "x = 'a'\n", id="an arm keeps its quotes"),
+    pytest.param(
+        ENVS,
+        'def f():\n    x = "a\\n" if envs.VLLM_USE_V1 else "b"\n    g(x)\n',
+        "def f():\n    g('a\\n')\n",
+        id="an escape in a value that is handed on",
+    ),
+    pytest.param(
+        ENVS,
+        "def f(p):\n    if p:\n        n = not envs.VLLM_USE_V1\n    else:\n        pass\n    print(n)\n",
+        "def f(p):\n    if p:\n        pass\n    else:\n        pass\n    print(False)\n",
+        id="the only statement of an arm, unused after the fold",
+    ),
+    pytest.param(
+        ENVS,
+        "def f(p):\n    with p:\n        n = 1 if not envs.VLLM_USE_V1 else 2\n    print(n)\n",
+        "def f(p):\n    with p:\n        pass\n    print(2)\n",
+        id="the only statement of a with, unused after the fold",
+    ),
     pytest.param(ENVS, "x = [i for i in y if envs.VLLM_USE_V1]\n", "x = [i for i in y]\n", id="comprehension, true"),
     pytest.param(
         ENVS, "x = [i for i in y if i if not envs.VLLM_USE_V1]\n", "x = [i for i in y if i if False]\n", id="and false"

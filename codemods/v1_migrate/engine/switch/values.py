@@ -40,7 +40,8 @@ class Known:
     @property
     def text(self) -> str:
         if isinstance(self.value, str):
-            return '"' + self.value + '"' if '"' not in self.value and "\\" not in self.value else repr(self.value)
+            plain = self.value.isprintable() and '"' not in self.value and "\\" not in self.value
+            return f'"{self.value}"' if plain else repr(self.value)
         return repr(self.value)
 
 
