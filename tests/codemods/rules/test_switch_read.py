@@ -356,3 +356,43 @@ def test_an_import_that_another_file_takes_from_here_stays(tmp_path: Path) -> No
     tree = Tree.of(tmp_path, sorted((tmp_path / "plugin").iterdir()))
     outcome = rewrite(text, folds=True, rel="plugin/module.py", tree=tree)
     assert outcome.text == "import json\nx = 1\ny = 2\n"
+
+
+PATCHERS = [
+    pytest.param("import a\ndef test_a(monkeypatch):\n    monkeypatch.setattr(a, 'USE', 0)\n", id="setattr"),
+    pytest.param("def test_a(monkeypatch):\n    monkeypatch.setattr('plugin.module.USE', 0)\n", id="setattr by path"),
+    pytest.param("@mock.patch(\n    'plugin.module.USE', False)\ndef test_a(): ...\n", id="patch"),
+    pytest.param("with patch.object(module, 'USE', False):\n    f()\n", id="patch.object"),
+    pytest.param("from plugin import module\nmodule.USE = False\n", id="an assignment"),
+]
+HOLDERS = [
+    pytest.param("from vllm import envs\nUSE = envs.VLLM_USE_V1\n", "USE = True\n", id="an attribute"),
+    pytest.param('import os\nUSE = os.getenv("VLLM_USE_V1") == "1"\n', "USE = True\n", id="a comparison"),
+    pytest.param("from vllm.envs import VLLM_USE_V1 as USE\n", None, id="an imported name"),
+]
+
+
+@pytest.mark.parametrize("other", PATCHERS)
+@pytest.mark.parametrize("before, after", HOLDERS)
+def test_a_name_that_another_file_sets_is_no_constant(
+    tmp_path: Path, before: str, after: str | None, other: str
+) -> None:
+    body = "def f():\n    if USE:\n        return 1\n    return 2\n"
+    files = {"__init__.py": "", "module.py": before + body, "test_a.py": other}
+    (tmp_path / "plugin").mkdir()
+    for name, content in files.items():
+        (tmp_path / "plugin" / name).write_text(content)
+    tree = Tree.of(tmp_path, sorted((tmp_path / "plugin").iterdir()))
+    outcome = rewrite(before + body, folds=True, rel="plugin/module.py", tree=tree)
+    assert outcome.text == (before if after is None else after) + body
+    assert [f.line for f in outcome.said("V1M201") if not f.fixed and "another file" in f.advice] == [
+        outcome.text.splitlines().index("    if USE:") + 1
+    ]
+
+
+def test_a_name_that_no_other_file_sets_is_folded(tmp_path: Path) -> None:
+    text = "from vllm import envs\nUSE = envs.VLLM_USE_V1\nx = 1 if USE else 2\n"
+    (tmp_path / "module.py").write_text(text)
+    (tmp_path / "other.py").write_text("self.USE = 1\nprint(a.USE == 1, 'USE')\n")
+    tree = Tree.of(tmp_path, sorted(tmp_path.iterdir()))
+    assert rewrite(text, folds=True, tree=tree).text == "USE = True\nx = 1\n"

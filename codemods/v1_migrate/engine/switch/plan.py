@@ -15,7 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from ...findings import Edit
 from ..context import PythonFile
-from ..scopes import Path, ancestors
+from ..scopes import Binding, Path, ancestors
+from ..tree import absolute
 from .actions import Action, Actions
 from .axes import Axes
 from .backend_names import cpu_backend_name, expected_names
@@ -23,6 +24,7 @@ from .conftests import pinning_conftest
 from .draft import Draft
 from .erase import Eraser
 from .expressions import READ, SET, SET_TO_V0, Expressions
+from .importers import patched_names
 from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
 from .statements import Statements
@@ -93,6 +95,7 @@ class _Planner:
         if self.file.parsed.masked:
             self._unfolded("the file needs a newer Python to be edited safely")
             return self.result
+        self._hold()
         self._keep()
         self.values.withheld = self._withheld
         self.actions.read_elsewhere = self._reads_other_dict()
@@ -141,6 +144,24 @@ class _Planner:
         return nodes
 
     # what must stay
+
+    def _hold(self) -> None:
+        """Names of the module that hold the switch and that another file sets: their uses are not folded."""
+        module = self.file.model.module
+        holding = [name for name, bindings in module.bindings.items() if any(map(self._holds, bindings))]
+        if not holding:
+            return
+        self.names.held.update(patched_names(self.file.tree).intersection(holding) - {SWITCH})
+        for name in sorted(self.names.held):
+            for use in self.names.readers.get((id(module), name), ()):
+                self._report(READ, use.node, False, f"another file of the tree sets `{name}`")
+
+    def _holds(self, binding: Binding) -> bool:
+        if binding.kind == "from":
+            return absolute(self.file.package, binding.target) == SUBJECT
+        statement = binding.node if isinstance(binding.node, ast.Assign) else binding.path[0]
+        known = self.values.known(statement.value) if isinstance(statement, ast.Assign) else None
+        return known is not None and known.switched
 
     def _allowed(self, rule: str) -> bool:
         return self.file.allowed(rule, SUBJECT)
