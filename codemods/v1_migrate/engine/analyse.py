@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -236,10 +237,23 @@ class Analyser:
             # Folding takes blocks and names away on purpose; what is still read must still be bound.
             trees = file.parsed.tree, again.parsed.tree
             lost = unbound_names(file.model, again.model) if folds else lost_names(*trees)
+            if folds and not _compiles(after.text) and _compiles(source.text):
+                raise GivenUp("the result would not compile")
             if lost:
                 names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
                 raise GivenUp(f"the result would no longer bind {names}")
         return again
+
+
+def _compiles(text: str) -> bool:
+    """More than parsing: `nonlocal` without a name to mean, `return` outside a function."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "<file>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _mentions_vllm(file: File) -> bool:

@@ -146,6 +146,7 @@ def walk(tree: ast.Module, extra: list[ast.expr]) -> Model:
     walker.block(tree.body, (tree, "body", None))
     for expression in extra:
         walker.visit(expression, (tree, "extra", None))
+    walker.bind_nonlocals()
     return Model(walker.module, walker.uses, walker.nodes, walker.imports)
 
 
@@ -157,6 +158,7 @@ class _Walker:
         self.uses: list[Use] = []
         self.nodes: dict[type[ast.AST], list[Node]] = defaultdict(list)
         self.imports: list[Node] = []
+        self.nonlocals: list[Binding] = []
         for kind in KEPT:
             self.nodes[kind] = []
         self._handlers = {
@@ -201,9 +203,20 @@ class _Walker:
             while scope.kind == "comprehension" and scope.parent is not None:
                 scope = scope.parent
         declared = scope.elsewhere.get(name)
+        if declared == "nonlocal":  # the outer scope may bind the name further down
+            self.nonlocals.append(Binding(name, kind, node, path, scope, target, value))
+            return
         if declared == "global":
             scope = scope.module()
         scope.bindings.setdefault(name, []).append(Binding(name, kind, node, path, scope, target, value))
+
+    def bind_nonlocals(self) -> None:
+        """Give what was bound under `nonlocal` to the function whose name it is."""
+        for binding in self.nonlocals:
+            found = binding.scope.lookup(binding.name)
+            if found is not None:
+                binding.scope = found[0]
+                found[1].append(binding)
 
     # names and chains
 

@@ -15,7 +15,7 @@ def test_logits(run_with_both_engines): ...
 ```
 becomes
 ```python
-@pytest.mark.skip(reason="ran on the V0 engine only")
+@pytest.mark.skip(reason="ran only on vLLM's former engine")
 def test_logits(): ...
 ```
 

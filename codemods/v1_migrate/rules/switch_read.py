@@ -25,9 +25,10 @@ else:
 
 ## Safety
 *v1*. What short-circuit evaluation would have run still runs. A test of the raw text (`if os.getenv("VLLM_USE_V1"):`)
-is folded as it was meant, and the finding says so: the text `0` passes it, too. Code that sets the switch to 0 around
-the read, or that first tests whether the release has it, is reported and left alone; so is, for a 0.10 target, code
-that is not only for CPUs.
+is folded as it was meant, and the finding says so: the text `0` passes it, too. A test of whether the variable is set
+(`os.getenv("VLLM_USE_V1") is None`, `"VLLM_USE_V1" not in os.environ`) is folded as if it were set to 1. Code
+that sets the switch to 0 around the read, or that first tests whether the release has it, is reported and left alone;
+so is, for a 0.10 target, code that is not only for CPUs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Code that asks for V0, which is gone.
 
 ## What it does
-Points at everything that sets `VLLM_USE_V1` to 0, and names what the file does that only V0 could: per-request logits
-processors, `best_of`, and other arguments that V1 has no place for.
+Points at everything that sets `VLLM_USE_V1` to 0, also where that is only its default, and names what the file does
+that only V0 could: per-request logits processors, `best_of`, and other arguments that V1 has no place for.
 
 ## Why
 Someone needed V0 there. A release from 0.11.0 on refuses the setting or ignores it, so the code fails, or runs on V1

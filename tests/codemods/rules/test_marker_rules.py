@@ -9,7 +9,7 @@ from v1_migrate.engine.tree import Tree
 
 from .harness import dedent, rewrite
 
-SKIP = 'pytest.mark.skip(reason="ran on the V0 engine only")'
+SKIP = 'pytest.mark.skip(reason="ran only on vLLM\'s former engine")'
 
 CASES = [
     pytest.param(
@@ -451,3 +451,11 @@ def test_the_distance_between_two_definitions_stays() -> None:
     )
     outcome = rewrite(text, rel="tests/test_x.py", folds=True)
     assert outcome.text == "def test_a():\n    x = 1\n\n\ndef test_b():\n    assert 1\n"
+
+
+def test_the_reason_that_is_written_is_no_message_to_correct() -> None:
+    text = "import pytest\nimport vllm.v1.engine\n\n\n@pytest.mark.skip_v1\ndef test_a(run_with_both_engines): ...\n"
+    outcome = rewrite(text, folds=True)
+    assert SKIP in outcome.text
+    again = rewrite(outcome.text, rel="tests/v1/test_a.py")
+    assert not {"V1M307", "V1M501"} & (outcome.rules | again.rules)

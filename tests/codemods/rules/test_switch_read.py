@@ -49,6 +49,26 @@ FOLDED = [
     pytest.param(
         ENVS, "x = 1 if not envs.VLLM_USE_V1 else (f())\n", "x = (f())\n", id="conditional expression, second arm"
     ),
+    pytest.param(ENVS, 'x = """a\n""" if envs.VLLM_USE_V1 else "b"\n', 'x = """a\n"""\n', id="an arm of several lines"),
+    pytest.param(ENVS, "x = 'a' if envs.VLLM_USE_V1 else 'b'\n", "x = 'a'\n", id="an arm keeps its quotes"),
+    pytest.param(
+        ENVS,
+        'def f():\n    x = "a\\n" if envs.VLLM_USE_V1 else "b"\n    g(x)\n',
+        "def f():\n    g('a\\n')\n",
+        id="an escape in a value that is handed on",
+    ),
+    pytest.param(
+        ENVS,
+        "def f(p):\n    if p:\n        n = not envs.VLLM_USE_V1\n    else:\n        pass\n    print(n)\n",
+        "def f(p):\n    if p:\n        pass\n    else:\n        pass\n    print(False)\n",
+        id="the only statement of an arm, unused after the fold",
+    ),
+    pytest.param(
+        ENVS,
+        "def f(p):\n    with p:\n        n = 1 if not envs.VLLM_USE_V1 else 2\n    print(n)\n",
+        "def f(p):\n    with p:\n        pass\n    print(2)\n",
+        id="the only statement of a with, unused after the fold",
+    ),
     pytest.param(ENVS, "x = [i for i in y if envs.VLLM_USE_V1]\n", "x = [i for i in y]\n", id="comprehension, true"),
     pytest.param(
         ENVS, "x = [i for i in y if i if not envs.VLLM_USE_V1]\n", "x = [i for i in y if i if False]\n", id="and false"
@@ -187,6 +207,54 @@ def test_left_alone(text: str, said: int) -> None:
     assert said or not outcome.said("V1M201")
 
 
+REBOUND = [
+    pytest.param(
+        ENVS + "def f():\n    x = envs.VLLM_USE_V1\n    def g():\n        nonlocal x\n        x = False\n    g()\n"
+        "    return x\n",
+        "def f():\n    x = True\n    def g():\n        nonlocal x\n        x = False\n    g()\n    return x\n",
+        id="an inner function assigns it, nonlocal",
+    ),
+    pytest.param(
+        ENVS + "def f():\n    def g():\n        nonlocal x\n        x = False\n    x = envs.VLLM_USE_V1\n    g()\n"
+        "    if x:\n        h()\n",
+        "def f():\n    def g():\n        nonlocal x\n        x = False\n    x = True\n    g()\n    if x:\n        h()\n",
+        id="an inner function above it does",
+    ),
+    pytest.param(
+        ENVS + "def f():\n    x = envs.VLLM_USE_V1\n    def g():\n        def h():\n            nonlocal x\n"
+        "            for x in y:\n                pass\n        return h\n    return x, g\n",
+        "def f():\n    x = True\n    def g():\n        def h():\n            nonlocal x\n"
+        "            for x in y:\n                pass\n        return h\n    return x, g\n",
+        id="a loop two functions further in does",
+    ),
+    pytest.param(
+        ENVS + "x = envs.VLLM_USE_V1\ndef g():\n    global x\n    x = False\ng()\nprint(x)\n",
+        "x = True\ndef g():\n    global x\n    x = False\ng()\nprint(x)\n",
+        id="a function assigns it, global",
+    ),
+    pytest.param(
+        "def f():\n    from vllm.envs import VLLM_USE_V1 as V\n    def g():\n        nonlocal V\n        V = 0\n    g()\n"
+        "    return V\n",
+        None,
+        id="an imported name",
+    ),
+]
+
+
+@pytest.mark.parametrize("before, after", REBOUND)
+def test_a_name_that_an_inner_function_binds_again_is_no_constant(before: str, after: str | None) -> None:
+    outcome = rewrite(before, "0.11.2", folds=True)
+    assert outcome.text == (before if after is None else after)
+    assert {finding.fixed for finding in outcome.said("V1M201")} == {after is not None}
+
+
+def test_a_result_that_parses_but_does_not_compile_is_given_up() -> None:
+    text = "def f():\n    from vllm.envs import VLLM_USE_V1 as V\n    def g():\n        nonlocal V\n        return V\n    return g\n"
+    outcome = rewrite(text, "0.11.2", check=False)
+    assert outcome.text == text
+    assert "would not compile" in outcome.said("V1M902")[0].message
+
+
 def test_the_raw_text_is_folded_as_it_was_meant_and_the_finding_says_so() -> None:
     text = 'import os\nif os.getenv("VLLM_USE_V1"):\n    from a import E\nelse:\n    from b import E\n'  # B4
     outcome = rewrite(text, folds=True)
@@ -288,3 +356,43 @@ def test_an_import_that_another_file_takes_from_here_stays(tmp_path: Path) -> No
     tree = Tree.of(tmp_path, sorted((tmp_path / "plugin").iterdir()))
     outcome = rewrite(text, folds=True, rel="plugin/module.py", tree=tree)
     assert outcome.text == "import json\nx = 1\ny = 2\n"
+
+
+PATCHERS = [
+    pytest.param("import a\ndef test_a(monkeypatch):\n    monkeypatch.setattr(a, 'USE', 0)\n", id="setattr"),
+    pytest.param("def test_a(monkeypatch):\n    monkeypatch.setattr('plugin.module.USE', 0)\n", id="setattr by path"),
+    pytest.param("@mock.patch(\n    'plugin.module.USE', False)\ndef test_a(): ...\n", id="patch"),
+    pytest.param("with patch.object(module, 'USE', False):\n    f()\n", id="patch.object"),
+    pytest.param("from plugin import module\nmodule.USE = False\n", id="an assignment"),
+]
+HOLDERS = [
+    pytest.param("from vllm import envs\nUSE = envs.VLLM_USE_V1\n", "USE = True\n", id="an attribute"),
+    pytest.param('import os\nUSE = os.getenv("VLLM_USE_V1") == "1"\n', "USE = True\n", id="a comparison"),
+    pytest.param("from vllm.envs import VLLM_USE_V1 as USE\n", None, id="an imported name"),
+]
+
+
+@pytest.mark.parametrize("other", PATCHERS)
+@pytest.mark.parametrize("before, after", HOLDERS)
+def test_a_name_that_another_file_sets_is_no_constant(
+    tmp_path: Path, before: str, after: str | None, other: str
+) -> None:
+    body = "def f():\n    if USE:\n        return 1\n    return 2\n"
+    files = {"__init__.py": "", "module.py": before + body, "test_a.py": other}
+    (tmp_path / "plugin").mkdir()
+    for name, content in files.items():
+        (tmp_path / "plugin" / name).write_text(content)
+    tree = Tree.of(tmp_path, sorted((tmp_path / "plugin").iterdir()))
+    outcome = rewrite(before + body, folds=True, rel="plugin/module.py", tree=tree)
+    assert outcome.text == (before if after is None else after) + body
+    assert [f.line for f in outcome.said("V1M201") if not f.fixed and "another file" in f.advice] == [
+        outcome.text.splitlines().index("    if USE:") + 1
+    ]
+
+
+def test_a_name_that_no_other_file_sets_is_folded(tmp_path: Path) -> None:
+    text = "from vllm import envs\nUSE = envs.VLLM_USE_V1\nx = 1 if USE else 2\n"
+    (tmp_path / "module.py").write_text(text)
+    (tmp_path / "other.py").write_text("self.USE = 1\nprint(a.USE == 1, 'USE')\n")
+    tree = Tree.of(tmp_path, sorted(tmp_path.iterdir()))
+    assert rewrite(text, folds=True, tree=tree).text == "USE = True\nx = 1\n"

@@ -26,11 +26,6 @@ TAKEN_OUT = [
         'import os\nif "VLLM_USE_V1" in os.environ:\n    del os.environ["VLLM_USE_V1"]\n', "", id="if set, del"
     ),
     pytest.param("from vllm import envs\nenvs.set_vllm_use_v1(True)\n", "", id="set_vllm_use_v1"),
-    pytest.param(
-        'from vllm import envs\nif not envs.is_set("VLLM_USE_V1"):\n    envs.set_vllm_use_v1(False)\n',
-        "",
-        id="if not set, choose V0: dead on V1",  # B5
-    ),
     pytest.param("from vllm import envs\nenvs.VLLM_USE_V1 = True\n", "", id="an attribute that is written"),
     pytest.param('x = {"VLLM_USE_V1": "1"}\n', "x = {}\n", id="the only entry of a dict"),
     pytest.param('x = {"VLLM_USE_V1": "1", **y}\n', "x = {**y}\n", id="the first entry"),
@@ -342,6 +337,47 @@ def test_a_setting_to_0_is_never_deleted_in_silence() -> None:
     assert outcome.text == text
     assert "line 5: `logits_processors=`" in outcome.said("V1M203")[0].advice
     assert outcome.lines("V1M204") == [5]
+
+
+OS = "import os\n"
+DEFAULTS = [
+    pytest.param(OS + 'os.environ["VLLM_USE_V1"] = os.environ.get("VLLM_USE_V1", "0")\n', id="a default of get"),
+    pytest.param(OS + 'os.environ["VLLM_USE_V1"] = os.getenv("VLLM_USE_V1", "0").strip()\n', id="of getenv, stripped"),
+    pytest.param(OS + 'os.environ["VLLM_USE_V1"] = os.getenv("VLLM_USE_V1") or "0"\n', id="behind an or"),
+    pytest.param(
+        OS + 'os.environ["VLLM_USE_V1"] = "1" if os.getenv("VLLM_USE_V1") else "0"\n', id="in a conditional expression"
+    ),
+    pytest.param(
+        OS + 'if os.getenv("VLLM_USE_V1") is None:\n    os.environ["VLLM_USE_V1"] = "0"\n', id="if it is not set"
+    ),
+    pytest.param(
+        OS + 'if "VLLM_USE_V1" not in os.environ:\n    os.environ["VLLM_USE_V1"] = "0"\n', id="if it is not there"
+    ),
+    pytest.param(
+        OS + 'if os.getenv("VLLM_USE_V1", "") != "":\n    f()\nelse:\n    os.putenv("VLLM_USE_V1", "0")\n',
+        id="else of a test for text",
+    ),
+    pytest.param(OS + 'if not os.getenv("VLLM_USE_V1"):\n    os.environ["VLLM_USE_V1"] = "0"\n', id="if it is empty"),
+    pytest.param(OS + 'os.environ.setdefault("VLLM_USE_V1", "0")\n', id="setdefault"),
+    pytest.param(OS + 'x = os.environ.setdefault("VLLM_USE_V1", "0")\n', id="setdefault whose value is used"),
+    pytest.param(
+        'from vllm import envs\nif not envs.is_set("VLLM_USE_V1"):\n    envs.set_vllm_use_v1(False)\n',
+        id="is_set and set_vllm_use_v1",  # B5
+    ),
+]
+
+
+@pytest.mark.parametrize("text", DEFAULTS)
+def test_a_default_of_0_asks_for_v0(text: str) -> None:
+    outcome = rewrite(text, "0.11.2")
+    assert outcome.text == text
+    assert [finding.fixed for finding in outcome.said("V1M203")] == [False]
+
+
+@pytest.mark.parametrize("text", DEFAULTS)
+def test_a_default_of_0_is_never_taken_out_in_silence(text: str) -> None:
+    outcome = rewrite(text, "0.11.2", unsafe=True, folds=True)
+    assert outcome.text == text or outcome.said("V1M203")
 
 
 def test_a_setting_to_0_goes_when_unsafe_edits_are_asked_for() -> None:

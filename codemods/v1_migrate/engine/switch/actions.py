@@ -60,15 +60,36 @@ class Actions:
         """What a value means for the switch."""
         if value is None:
             return "unset"
+        if self._falls_back_to_v0(value):
+            return "off"
         known = self.values.known(value)
         if known is None:
             return "unknown"
         text = str(known.value).strip().lower()
         if text in _ON:
             return "on"
-        if text in _OFF:
+        if _means_v0(text):
             return "off"
         return "unset" if text in ("", "none") else "unknown"
+
+    def _falls_back_to_v0(self, value: ast.expr) -> bool:
+        """The value is what the switch is set to, and 0 where it is not: `os.getenv("VLLM_USE_V1", "0")`."""
+        for node in ast.walk(value):
+            others: list[ast.expr] = []
+            if isinstance(node, ast.Call) and self.values.read(node) is not None:
+                others = node.args[1:]
+            elif isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) and self.values.reads_text(node):
+                others = node.values[1:]
+            elif isinstance(node, ast.IfExp) and self.values.asks_whether_set(node.test):
+                others = [node.body, node.orelse]
+            if any(isinstance(other, ast.Constant) and _means_v0(other.value) for other in others):
+                return True
+        return False
+
+    def requests(self, call: ast.Call) -> bool:
+        """A call, wherever it stands, that sets the switch to 0."""
+        found = self._call(call)
+        return found is not None and found[1] is not None and self.setting(found[1]) == "off"
 
     def target(self, node: ast.expr) -> bool:
         """An assignment's target is the switch: an entry of `os.environ` or of any dict, or `envs.VLLM_USE_V1`."""
@@ -114,6 +135,10 @@ class Actions:
         if not call.args and len(call.keywords) == 1 and call.keywords[0].arg == SWITCH:
             return call, call.keywords[0].value
         return None
+
+
+def _means_v0(value: object) -> bool:
+    return str(value).strip().lower() in _OFF
 
 
 def entries(node: ast.AST) -> Iterator[tuple[int, ast.expr]]:

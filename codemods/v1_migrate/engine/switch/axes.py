@@ -223,7 +223,9 @@ class Axes:
                 continue
             if len(found.scope.bindings.get(target.id, ())) != 1 or self._rebound(target.id):
                 continue
-            if not self._read_after(found, target.id):
+            if not self._read_after(found, target.id) or (
+                found.scope.kind == "module" and target.id in self.names.held
+            ):
                 continue
             known = self.values.known(found.node.value)
             if known is not None and known.switched and not self.values.withheld(found.node):

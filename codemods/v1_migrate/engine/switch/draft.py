@@ -135,14 +135,19 @@ class Draft:
 
     def edits(self) -> tuple[Edit, ...]:
         """Everything above as edits, sorted, none touching another's text."""
-        spans = _merged([*self.spans, *self._line_spans()])
+        lines = self._line_spans()
+        spans = _merged([*(span for span in self.spans if not self._overwritten(*span)), *lines])
         text = self.source.text
         found = [Edit(start, end, text[start:end], "") for start, end in spans]
         for (start, end), new in self.replacements.items():
-            if not any(low <= start and end <= high for low, high in spans):
+            if not self._overwritten(start, end) and not any(low <= start and end <= high for low, high in spans):
                 found.append(Edit(start, end, text[start:end], new))
         found += self._dedents(found)
         return tuple(sorted(set(found), key=lambda edit: (edit.start, edit.end)))
+
+    def _overwritten(self, start: int, end: int) -> bool:
+        """Something else is written for a text that holds text[start:end] and more."""
+        return any(low <= start and end <= high and high - low > end - start for low, high in self.replacements)
 
     def _line_spans(self) -> list[tuple[int, int]]:
         spans = []

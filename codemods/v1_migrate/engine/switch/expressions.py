@@ -34,7 +34,7 @@ class Expressions:
         if id(node) not in self.concerned:
             return
         known = self.values.truth(node) if boolean else self.values.known(node)
-        if known is not None and known.switched:
+        if known is not None and known.switched and not self._chooses_literal(node):
             self.constant(node, known)
         elif isinstance(node, ast.BoolOp):
             self._bool_op(node, boolean)
@@ -167,6 +167,13 @@ class Expressions:
                 self.draft.delete(spans[position][0], spans[later[0]][0])
             else:
                 self.draft.delete(spans[kept[-1]][1], spans[-1][1])
+
+    def _chooses_literal(self, node: ast.expr) -> bool:
+        """A conditional expression whose arm is a literal, which stays as it is written."""
+        test = self.values.truth(node.test) if isinstance(node, ast.IfExp) else None
+        if not isinstance(node, ast.IfExp) or test is None or not test.switched:
+            return False
+        return isinstance(node.body if test.value else node.orelse, ast.Constant)
 
     def _if_exp(self, node: ast.IfExp, boolean: bool) -> None:
         test = self.values.truth(node.test)

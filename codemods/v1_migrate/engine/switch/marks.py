@@ -16,7 +16,7 @@ from .values import Values
 
 SKIP_V1, CONTRADICTION, BOTH_ENGINES, V0_ONLY, SKIPS = "V1M301", "V1M302", "V1M303", "V1M305", "V1M307"
 BOTH = "run_with_both_engines"
-_REASON = "ran on the V0 engine only"
+_REASON = "ran only on vLLM's former engine"
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ class Names:
         self.file = file
         self.uses: dict[int, Use] = {id(use.node): use for use in file.model.uses}
         self.readers: dict[tuple[int, str], list[Use]] = defaultdict(list)  # (scope, name) -> uses that reach it
+        self.held: set[str] = set()  # names of the module that other files set: what they stand for is not certain
         self.scopes: dict[int, Scope] = {}  # node of a function, class or module -> its scope
         for use in file.model.uses:
             found = use.scope.lookup(use.name) if use.name else None
@@ -50,7 +51,7 @@ class Names:
 
     def _imported(self, scope: Scope, name: str, depth: int) -> str:
         found = scope.lookup(name)
-        if found is None or depth > 3:
+        if found is None or depth > 3 or (name in self.held and found[0].kind == "module"):
             return ""
         targets = {self._target(binding, depth) for binding in found[1]}
         return targets.pop() if len(targets) == 1 else ""

@@ -15,14 +15,16 @@ from packaging.version import InvalidVersion, Version
 
 from ...findings import Edit
 from ..context import PythonFile
-from ..scopes import Path, ancestors
+from ..scopes import Binding, Path, ancestors
+from ..tree import absolute
 from .actions import Action, Actions
 from .axes import Axes
 from .backend_names import cpu_backend_name, expected_names
 from .conftests import pinning_conftest
 from .draft import Draft
 from .erase import Eraser
-from .expressions import READ, SET, Expressions
+from .expressions import READ, SET, SET_TO_V0, Expressions
+from .importers import patched_names
 from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
 from .statements import Statements
@@ -93,6 +95,7 @@ class _Planner:
         if self.file.parsed.masked:
             self._unfolded("the file needs a newer Python to be edited safely")
             return self.result
+        self._hold()
         self._keep()
         self.values.withheld = self._withheld
         self.actions.read_elsewhere = self._reads_other_dict()
@@ -142,6 +145,24 @@ class _Planner:
 
     # what must stay
 
+    def _hold(self) -> None:
+        """Names of the module that hold the switch and that another file sets: their uses are not folded."""
+        module = self.file.model.module
+        holding = [name for name, bindings in module.bindings.items() if any(map(self._holds, bindings))]
+        if not holding:
+            return
+        self.names.held.update(patched_names(self.file.tree).intersection(holding) - {SWITCH})
+        for name in sorted(self.names.held):
+            for use in self.names.readers.get((id(module), name), ()):
+                self._report(READ, use.node, False, f"another file of the tree sets `{name}`")
+
+    def _holds(self, binding: Binding) -> bool:
+        if binding.kind == "from":
+            return absolute(self.file.package, binding.target) == SUBJECT
+        statement = binding.node if isinstance(binding.node, ast.Assign) else binding.path[0]
+        known = self.values.known(statement.value) if isinstance(statement, ast.Assign) else None
+        return known is not None and known.switched
+
     def _allowed(self, rule: str) -> bool:
         return self.file.allowed(rule, SUBJECT)
 
@@ -154,6 +175,9 @@ class _Planner:
                 self._keep_around(found.node, found.path, "whether the release has it is tested first")
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
+        for place, path in self._called_for_v0():
+            self._keep_function(place, path)
+            self._report(SET_TO_V0, place, False, "")
         self.conftest = pinning_conftest(self.file)
         if self.conftest and not self.file.settings.unsafe:
             self.kept.append((0, len(self.file.source.text), f"{self.conftest} above it chooses V0 for its tests"))
@@ -186,12 +210,21 @@ class _Planner:
                 if of_process and not self._dead(found.path):
                     yield found.node, found.path
 
+    def _called_for_v0(self) -> list[tuple[ast.AST, Path]]:
+        """Calls inside expressions that do so: `x = os.environ.setdefault("VLLM_USE_V1", "0")`."""
+        return [
+            (found.node, found.path)
+            for found in self.file.model.every(ast.Call)
+            if not isinstance(found.path[0], ast.Expr) and self.actions.requests(found.node)
+        ]
+
     def _dead(self, path: Path) -> bool:
-        """An arm that V1 never takes."""
+        """An arm that V1 never takes. One for a switch that is not set is a default, and asks for V0."""
         for parent, arm in ancestors(path):
             if isinstance(parent, ast.If) and arm in ("body", "orelse"):
                 known = self.values.truth(parent.test)
-                if known is not None and known.switched and bool(known.value) is (arm == "orelse"):
+                never = known is not None and known.switched and bool(known.value) is (arm == "orelse")
+                if never and not self.values.asks_whether_set(parent.test):
                     return True
         return False
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..context import PythonFile
 from .actions import Action, Actions
 from .draft import Draft
-from .expressions import READ, Expressions
+from .expressions import READ, SET_TO_V0, Expressions
 from .tokens import Tokens
 from .values import Values, pure
 
@@ -166,6 +166,8 @@ class Statements:
                 self.expressions.fold(link.test, True)
                 continue
             self.expressions.folded(link.test, known.raw)
+            if self.values.asks_whether_set(link.test):
+                self._say_defaults(link.orelse if known.value else link.body)
             if known.value:
                 settled = link.body
                 break
@@ -177,6 +179,14 @@ class Statements:
         for link in kept:
             self.block(link.body)
         self.block(tail)
+
+    def _say_defaults(self, arm: Block) -> None:
+        """What an arm for a switch that is not set chose; it goes only with unsafe edits."""
+        for statement in arm:
+            for node in ast.walk(statement):
+                action = self.actions.of(node) if isinstance(node, ast.stmt) else None
+                if action is not None and action.setting == "off":
+                    self.expressions.report(SET_TO_V0, action.place, True, "")
 
     def links(self, root: ast.If) -> list[ast.If]:
         """The `if` and every `elif` of a chain."""

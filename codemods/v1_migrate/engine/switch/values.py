@@ -40,7 +40,8 @@ class Known:
     @property
     def text(self) -> str:
         if isinstance(self.value, str):
-            return '"' + self.value + '"' if '"' not in self.value and "\\" not in self.value else repr(self.value)
+            plain = self.value.isprintable() and '"' not in self.value and "\\" not in self.value
+            return f'"{self.value}"' if plain else repr(self.value)
         return repr(self.value)
 
 
@@ -87,6 +88,28 @@ class Values:
                 return Known("1", raw=True)
         asks = getattr(node.func, "id", "") == "getattr" and len(node.args) in (2, 3) and is_switch(node.args[1])
         return Known(True) if asks and self.names.dotted(node.args[0]) == _ENVS else None
+
+    def asks_whether_set(self, test: ast.expr) -> bool:
+        """The test tells a switch that is not set from one that is, rather than one engine from the other."""
+        for node in ast.walk(test):
+            if isinstance(node, ast.Call) and self.names.dotted(node.func) == f"{_ENVS}.is_set":
+                return True
+            if isinstance(node, ast.Compare):
+                parts = (node.left, *node.comparators)
+                unset = any(isinstance(part, ast.Constant) and part.value in (None, "") for part in parts)
+                if is_switch(node.left) or (unset and any(self.reads_text(part) for part in parts)):
+                    return True
+        while isinstance(test, ast.UnaryOp):
+            test = test.operand
+        found = self.read(test)
+        return found is not None and found.raw
+
+    def reads_text(self, node: ast.AST) -> bool:
+        """Some part reads the switch from the environment."""
+        return any(
+            isinstance(part, ast.expr) and (known := self.read(part)) is not None and known.raw
+            for part in ast.walk(node)
+        )
 
     def known(self, node: ast.expr) -> Known | None:
         """The constant an expression amounts to, if it does without losing a side effect."""
