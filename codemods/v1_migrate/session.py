@@ -228,6 +228,11 @@ class Session:
             yield f"to undo: {self.guard.undo}"
         if self.request.writing and self.guard.note:
             yield self.guard.note
+        if any(finding.fixed and "`v1_cpu." in finding.message for finding in self.findings):
+            yield (
+                "CPU attention names go to v1_cpu: install `v1-migrate[backend]` and add it to your requirements, "
+                "or ask for vLLM's own with --attention vllm"
+            )
 
     def _next(self, report: Report) -> str:
         path = shlex.quote(report.path)

@@ -21,6 +21,7 @@ from .surgery import Surgery
 from .verdicts import Verdict
 
 Form = Literal["import", "chain", "string", "text", "computed", "path", "attribute", "comment"]
+IMPORTED_ONLY = "the module only imported it"
 SAFE_ROLES: frozenset[Role] = frozenset({"annotation", "base"})
 
 _EXACT = re.compile(r"vllm(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*(?:\.\w+)*)?")
@@ -259,7 +260,7 @@ class _Finder:
             verdict = self.judge(reference.dotted)
             if verdict.status == "unknown" or self._own(verdict):
                 continue
-            owners = by_use.get(id(reference), [])
+            owners = _nearest(by_use.get(id(reference), []))
             occurrence = self._use(reference, verdict, owners, moved, found)
             if occurrence is not None:
                 self.out.append(occurrence)
@@ -348,6 +349,14 @@ class _Finder:
         guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         self.out.append(Occurrence(self.path_judge(dotted), start, end, form, "value", guard))
 
+    def _only_imported(self, dotted: str, verdict: Verdict) -> bool:
+        """The path named a module's own copy of something it imported: patching the definition patches nobody."""
+        judge = self.file.judge
+        _, last = judge.span(dotted)
+        if not last or verdict.symbol != dotted or not judge.is_module(dotted.rpartition(".")[0]):
+            return False
+        return judge.index.resolve(dotted, last).canonical != dotted
+
     def _exact_string(self, found: Node, value: str) -> None:
         dotted = value.replace(":", ".")
         if not self._worth_saying(dotted):
@@ -364,6 +373,9 @@ class _Finder:
         if self._serves_one(dotted, verdict.new):
             why = f"no one path is right on vLLM {self.file.settings.also} and on {self.file.judge.target}"
             self.out.append(replace(occurrence, reason=why))
+            return
+        if occurrence.role == "patch" and self._only_imported(dotted, verdict):
+            self.out.append(replace(occurrence, reason=IMPORTED_ONLY))
             return
         if literal.count(value) != 1:
             self.out.append(replace(occurrence, reason="the string is put together from pieces"))
@@ -421,6 +433,16 @@ class _Finder:
                     edit = Edit(start, occurrence.end, match.group(), verdict.new)
                     occurrence = replace(occurrence, edits=(edit,))
                 self.out.append(occurrence)
+
+
+def _nearest(owners: list[Imported]) -> list[Imported]:
+    """Of several `import a`, `import a.b` that bind one name, those that spell most of the path."""
+    longest = max((len(owner.dotted) for owner in owners if _spells_path(owner)), default=0)
+    return [owner for owner in owners if not _spells_path(owner) or len(owner.dotted) == longest]
+
+
+def _spells_path(owner: Imported) -> bool:
+    return isinstance(owner.statement, ast.Import) and not owner.alias.asname
 
 
 def _is_operand(found: Node) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..names.index import Param
@@ -60,9 +59,12 @@ class Rebuild:
 
     def derive(self, name: str, needs: tuple[str, ...], expression: str) -> bool:
         """Add a field that is computed from others, where those are simple enough to be written twice."""
-        written: Mapping[str, str] = {need: self.simple(need) for need in needs}
+        written = {need: self.simple(need) for need in needs}
         if not all(written.values()):
             return False
+        for need, text in written.items():
+            if isinstance(self.values[need], ast.Constant) and f"{{{need}}}." in expression:
+                written[need] = f"({text})"  # `1.cpu()` would be a number with a letter behind it
         self.add(name, expression.format(**written))
         return True
 

@@ -24,12 +24,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..engine.occurrences import IMPORTED_ONLY
 from ..findings import Effort, Finding, Severity
 from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
     from ..engine.occurrences import Occurrence
+
+
+_USER = (
+    "The old path was the copy of a module that imported the name. Patch it where the target uses it: in the module "
+    "whose code shall see the replacement, not where the name is defined."
+)
 
 
 class PatchTarget(Rule):
@@ -39,11 +46,10 @@ class PatchTarget(Rule):
     order = 20
 
     def claims(self, occurrence: Occurrence) -> bool:
-        return (
-            occurrence.role in ("patch", "delete")
-            and occurrence.form in ("chain", "attribute")
-            and not occurrence.edits
-        )
+        if occurrence.form == "string":
+            return occurrence.role == "patch" and occurrence.reason == IMPORTED_ONLY
+        patches = occurrence.role in ("patch", "delete") and occurrence.form in ("chain", "attribute")
+        return patches and not occurrence.edits
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
@@ -62,6 +68,7 @@ class PatchTarget(Rule):
             for part in (
                 verdict.difference,
                 verdict.advice,
+                _USER if occurrence.form == "string" else "",
                 "A replacement does not inherit the original's decorators; wrap it with functools.wraps.",
             )
             if part

@@ -113,3 +113,12 @@ def test_findings_are_given_at_their_places_before_and_after(tmp_path: Path) -> 
     assert result.before is not None
     assert [(f.name, f.line) for f in result.before] == [("vllm.sequence.Logprob", 1), ("vllm.worker", 4)]
     assert [(f.name, f.end_line) for f in result.findings] == [("vllm.sequence.Logprob", 2), ("vllm.worker", 5)]
+
+
+def test_a_baseline_or_report_in_the_tree_is_not_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "b.json").write_text('{"findings": [{"rule": "V1M004", "name": "vllm.sequence.SequenceGroup"}]}\n')
+    (tmp_path / "c.json").write_text('{"worker_cls": "vllm.worker.worker.Worker"}\n')
+    assert [(result.rel, bool(result.findings)) for result in results(tmp_path, 1)] == [
+        ("b.json", False),
+        ("c.json", True),
+    ]

@@ -122,3 +122,17 @@ LEFT_ALONE = [
 @pytest.mark.parametrize(("target", "text"), LEFT_ALONE)
 def test_left_alone(target: str, text: str) -> None:
     assert "V1M105" not in rewrite(text, target).rules
+
+
+def test_a_literal_argument_gives_an_expression_that_parses() -> None:
+    text = dedent(
+        """
+        from vllm.v1.attention.backends.utils import CommonAttentionMetadata
+
+        c = CommonAttentionMetadata(query_start_loc=1, seq_lens=2, num_reqs=3, num_actual_tokens=4, max_query_len=5)
+        """
+    )
+    for target in ("0.10.0", "0.11.0", "0.16.0", "0.32.0"):
+        outcome = rewrite(text, target)
+        assert "V1M901" not in outcome.rules
+        compile(outcome.text, "m.py", "exec")

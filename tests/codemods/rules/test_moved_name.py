@@ -307,3 +307,12 @@ def test_a_gone_name_is_reported_where_an_annotation_quotes_it() -> None:
         'from vllm.sequence import SequenceGroup\n\ndef f(x: "list[SequenceGroup]") -> "SequenceGroup": ...\n'
     )
     assert {1, 3} == {finding.line for finding in outcome.open}
+
+
+@pytest.mark.parametrize(
+    "other", ["import vllm\nimport vllm.worker.worker_base\n", "import vllm.worker.worker_base\nimport vllm\n"]
+)
+def test_a_second_import_of_the_package_does_not_keep_a_use_behind(other: str) -> None:
+    outcome = rewrite(f"{other}\n\ndef g():\n    return vllm.worker.worker_base.WorkerWrapperBase\n")
+    assert "vllm.worker" not in outcome.text
+    assert "return vllm.v1.worker.worker_base.WorkerWrapperBase" in outcome.text
