@@ -16,14 +16,14 @@ from .findings import Edit, Finding, Severity
 from .reports import baseline
 from .reports.report import Report, plural
 from .source import EditError, Source
-from .write import WriteError, write
+from .write import WriteError, hindrance, write
 
 if TYPE_CHECKING:
     from .engine.analyse import Result
     from .engine.run import Options
 
 Progress = Callable[[int, int], None]
-_LISTED = 10  # dirty files named in full
+_LISTED = 10  # dirty or read-only files named in full
 
 
 class Failure(Exception):
@@ -131,7 +131,11 @@ class Session:
         self.findings, self.baselined = baseline.subtract(self.findings, self.lines, accepted)
 
     def commit(self) -> None:
-        """Write every change. Raises Failure at the first file that cannot be written; those before it are done."""
+        """Write every change. Raises Failure before the first if the files' permissions forbid any of them.
+
+        What only shows while writing (a full disk, Ctrl-C) is a Failure, too: the files before it are done.
+        """
+        self._refuse_unwritable()
         done = 0
         try:
             for change in self.changes:
@@ -140,6 +144,15 @@ class Session:
         except (WriteError, EditError, KeyboardInterrupt) as error:
             what = "interrupted; every file is whole" if isinstance(error, KeyboardInterrupt) else str(error)
             raise Failure(f"{what} ({done} of {len(self.changes)} files rewritten)") from None
+
+    def _refuse_unwritable(self) -> None:
+        refused = [f"{c.path} ({why})" for c in self.changes if (why := hindrance(c.path))]
+        if refused:
+            more = f" and {len(refused) - _LISTED} more" if len(refused) > _LISTED else ""
+            raise Failure(
+                f"nothing was written, because {plural(len(refused), 'file')} to change cannot be: "
+                f"{', '.join(refused[:_LISTED])}{more}; make them writable (chmod u+w) or --exclude them, and run again"
+            )
 
     def report(self, *, written: bool = False) -> Report:
         edits: defaultdict[str, set[Edit]] = defaultdict(set)  # findings may share one: an import of three names

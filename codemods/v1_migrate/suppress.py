@@ -1,4 +1,4 @@
-"""Suppression: `# v1: ignore[V1M001, V1M003] reason`.
+"""Suppression: `# v1: ignore[V1M001, V1M003] reason`, or with a rule's slug: `# v1: ignore[moved-name]`.
 
 At the end of a statement's first or last line it covers the whole statement (of a block: its header), on a line in
 between only that line, on a line of its own the next statement. In files other than Python it covers its line or, on
@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .findings import Effort, Finding, Safety, Severity
@@ -58,17 +58,19 @@ def apply(
     findings: Sequence[Finding],
     *,
     python: bool = True,
-    known: Collection[str] | None = None,
+    known: Mapping[str, str] | None = None,
     active: Collection[str] | None = None,
 ) -> tuple[list[Finding], int]:
     """Findings of the file as it is on disk that no comment suppresses, and the number of those that are.
 
-    `known` are the ids of all rules, `active` those of the rules that ran (None: all of them, unchecked). Of a rule
+    `known` are the slugs of all rules by their ids, `active` the ids of the rules that ran (None: all of them, unchecked). Of a rule
     that did not run nobody can say whether a comment suppresses it.
     """
     found = comments(source, python=python)
     if not found:
         return list(findings), 0
+    ids = {slug.upper(): rule for rule, slug in (known or {}).items()}
+    found = [replace(comment, rules=tuple(ids.get(rule, rule) for rule in comment.rules)) for comment in found]
     used: set[tuple[Comment, str]] = set()
     dropped: set[int] = set()
     for index, finding in enumerate(findings):

@@ -42,7 +42,7 @@ def write(path: Path, data: bytes, *, expected: bytes | None = None) -> None:
     try:
         real = Path(os.path.realpath(path))
         status = real.stat()
-        if not os.access(real, os.W_OK) or not status.st_mode & 0o222:  # root passes every access check
+        if _read_only(real, status):
             raise WriteError(f"{path}: the file is read-only; make it writable (chmod u+w) and run again")
         if expected is not None and real.read_bytes() != expected:
             raise ChangedOnDisk(f"{path}: changed on disk while v1-migrate was at work; run again")
@@ -50,6 +50,21 @@ def write(path: Path, data: bytes, *, expected: bytes | None = None) -> None:
     except OSError as error:
         cause = _MEANING.get(error.errno or 0, error.strerror or str(error))
         raise WriteError(f"{path}: {cause}; the file is unchanged") from None
+
+
+def hindrance(path: Path) -> str:
+    """Why `write` would refuse the file as it is now, in a few words; "" if nothing speaks against it."""
+    real = Path(os.path.realpath(path))
+    try:
+        if _read_only(real, real.stat()):
+            return "the file is read-only"
+    except OSError as error:
+        return _MEANING.get(error.errno or 0, error.strerror or str(error))
+    return "" if os.access(real.parent, os.W_OK | os.X_OK) else "its folder is not writable"
+
+
+def _read_only(real: Path, status: os.stat_result) -> bool:
+    return not os.access(real, os.W_OK) or not status.st_mode & 0o222  # root passes every access check
 
 
 def _replace(real: Path, data: bytes, status: os.stat_result) -> None:

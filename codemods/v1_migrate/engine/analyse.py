@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from .. import suppress
 from ..discover import File, Kind
 from ..findings import Edit, Effort, Finding, Safety, Severity
-from ..rules import all_rules, rule_ids
+from ..rules import all_rules, slugs
 from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
@@ -179,7 +179,7 @@ class Analyser:
 
     def _suppress(self, source: Source, findings: list[Finding], place: Place, phase: int) -> tuple[list[Finding], int]:
         active = {rule.id for rule in self.rules if rule.phase == phase}
-        return suppress.apply(source, findings, python=place.python, known=rule_ids(), active=active)
+        return suppress.apply(source, findings, python=place.python, known=slugs(), active=active)
 
     def _open(self, source: Source, place: Place) -> AnyFile:
         if not place.python:

@@ -133,7 +133,11 @@ class _Finder:
         self, imported: Imported, verdict: Verdict, uses: list[Reference], roles: frozenset[Role]
     ) -> tuple[str, str]:
         if self.file.judge.is_module(imported.dotted):
-            return self._module_destination(imported, verdict, uses)
+            new, reason = self._module_destination(imported, verdict, uses)
+            lacking = self._lacking(imported, new, uses) if new else ""
+            if lacking:
+                return "", f"vLLM {self.file.settings.also}, which is to be served, too, has no `{lacking}`"
+            return new, reason
         if verdict.new and verdict.new.rpartition(".")[0] == self.file.module:
             return "", "this very file is where it lives now"
         if verdict.movable:
@@ -225,6 +229,22 @@ class _Finder:
         also = self.file.settings.also
         return bool(also) and needs_guard(self.file.judge.index, old, new, also)
 
+    def _lacking(self, imported: Imported, new: str, uses: list[Reference]) -> str:
+        """With `--also`: a member used of a module that release has under the old name only, though it has the module.
+
+        A `try` around the import would not notice: it fails where the module is absent, not where a member is.
+        """
+        if self._serves_one(imported.dotted, new) or guards.for_type_checkers(imported.path):
+            return ""
+        plain = isinstance(imported.statement, ast.Import) and not imported.alias.asname
+        for use in uses:
+            there = new + use.dotted[len(imported.dotted) :]
+            if plain:  # its uses are edited one by one, those alone that the target lacks
+                there = self.judge(use.dotted).new if self.judge(use.dotted).missing else ""
+            if there and self._serves_one(use.dotted, there):
+                return there
+        return ""
+
     def _siblings(self, imported: Imported) -> list[ast.stmt]:
         parent, name, _ = imported.path
         body = getattr(parent, name, None)
@@ -272,7 +292,8 @@ class _Finder:
                 return self._chain_edit(reference, replace(occurrence, primary=True), owners)
             return self._chain_edit(reference, occurrence, owners) if self._plain(owners) else None
         if verdict.movable and not guard:
-            return replace(occurrence, reason="its import stays")
+            why = next((each.reason for each in owner_found if each.reason not in ("", "contract")), "")
+            return replace(occurrence, reason="its import stays" + (f" ({why})" if why else ""))
         return occurrence
 
     def _plain(self, owners: list[Imported]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from functools import cache
 
 from .rule import Rule
@@ -24,6 +25,6 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 @cache
-def rule_ids() -> frozenset[str]:
-    """The ids of all rules."""
-    return frozenset(rule.id for rule in all_rules())
+def slugs() -> Mapping[str, str]:
+    """The slugs of all rules by their ids."""
+    return {rule.id: rule.slug for rule in all_rules()}

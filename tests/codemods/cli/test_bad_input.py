@@ -95,11 +95,28 @@ def test_an_unreadable_file_is_a_finding_and_the_others_are_done(
     assert (root / "b.py").read_text() == "NEWER\n"
 
 
-def test_a_read_only_file_is_left_alone(cli: Run, tree: Tree) -> None:
-    root = tree(a="OLD\n")
-    (root / "a.py").chmod(0o444)
-    refused(cli("rewrite", root), "a.py", "read-only", "0 of 1 files rewritten")
-    assert (root / "a.py").read_text() == "OLD\n"
+@pytest.mark.parametrize(
+    ("locked", "words"),
+    [
+        pytest.param("c", ("nothing was written", "1 file to change", "c.py (the file is read-only)"), id="the last"),
+        pytest.param("ac", ("2 files to change", "a.py (the", "c.py (the", "chmod u+w"), id="two, both named"),
+    ],
+)
+def test_a_read_only_file_is_noticed_before_anything_is_written(
+    cli: Run, tree: Tree, locked: str, words: tuple[str, ...]
+) -> None:
+    root = tree(a="OLD\n", b="OLD\n", c="OLD\n")
+    for name in locked:
+        (root / f"{name}.py").chmod(0o444)
+    refused(cli("rewrite", root), *words)
+    assert [(root / f"{name}.py").read_text() for name in "abc"] == ["OLD\n"] * 3
+
+
+def test_a_read_only_file_without_changes_is_no_hindrance(cli: Run, tree: Tree) -> None:
+    root = tree(a="OLD\n", b="NEWER\n")
+    (root / "b.py").chmod(0o444)
+    assert cli("rewrite", root).code == 0
+    assert (root / "a.py").read_text() == "NEWER\n"
 
 
 def test_a_folder_called_like_a_module_is_descended(cli: Run, tree: Tree) -> None:

@@ -65,7 +65,7 @@ def test_in_other_files_it_covers_its_line_or_the_next() -> None:
     ],
 )
 def test_a_useless_comment_is_a_finding(text: str, message: str) -> None:
-    kept, suppressed = apply(source(text), [], known={"V1M001"}, active={"V1M001"})
+    kept, suppressed = apply(source(text), [], known={"V1M001": "moved-name"}, active={"V1M001"})
     assert [(finding.rule, finding.severity, finding.column) for finding in kept] == [(UNUSED, Severity.WARNING, 4)]
     assert message in kept[0].message
     assert suppressed == 0
@@ -73,7 +73,7 @@ def test_a_useless_comment_is_a_finding(text: str, message: str) -> None:
 
 def test_of_a_rule_that_did_not_run_nothing_is_said() -> None:
     text = "x  # v1: ignore[V1M001]\n"
-    assert apply(source(text), [], known={"V1M001", "V1M002"}, active={"V1M002"}) == ([], 0)
+    assert apply(source(text), [], known={"V1M001": "moved-name", "V1M002": "x"}, active={"V1M002"}) == ([], 0)
 
 
 def test_whoever_keeps_an_import_keeps_its_uses() -> None:
@@ -92,3 +92,15 @@ def test_whoever_keeps_a_use_gets_no_half_rename() -> None:
 def test_files_without_the_mark_are_not_tokenized(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tokenize.generate_tokens", None)
     assert comments(source("import a  # ignore\n")) == []
+
+
+@pytest.mark.parametrize("written", ["moved-name", "Moved-Name", "V1M004, moved-name"])
+def test_a_rule_can_be_named_by_its_slug(written: str) -> None:
+    known = {"V1M001": "moved-name", "V1M004": "gone-name"}
+    kept, suppressed = apply(source(f"import a  # v1: ignore[{written}]\n"), [at(1)], known=known, active={"V1M001"})
+    assert (kept, suppressed) == ([], 1)
+
+
+def test_a_slug_that_suppresses_nothing_is_told_by_its_id() -> None:
+    kept, _ = apply(source("import a  # v1: ignore[moved-name]\n"), [], known={"V1M001": "moved-name"})
+    assert [finding.message for finding in kept] == ["`v1: ignore[V1M001]` suppresses nothing here"]

@@ -172,6 +172,27 @@ def test_what_no_guard_can_serve_stays_and_is_reported(text: str) -> None:
     assert any(finding.open for finding in result.findings)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("import vllm.worker.worker_base as wb\nY = wb.WorkerWrapperBase\n", id="a module under a name"),
+        pytest.param("import vllm.worker.worker_base as wb; Y = wb.WorkerWrapperBase\n", id="on one line"),
+        pytest.param("from vllm.worker import worker_base\nY = worker_base.WorkerWrapperBase\n", id="from its package"),
+        pytest.param(
+            "import vllm.worker.worker_base\nY = vllm.worker.worker_base.WorkerWrapperBase\n", id="the whole path"
+        ),
+    ],
+)
+def test_a_module_moves_only_if_the_older_release_has_what_is_used_of_it(text: str) -> None:
+    """0.9.2 has vllm.v1.worker.worker_base without WorkerWrapperBase: the import would succeed, the use fail."""
+    assert run(text).new_text is not None
+    assert run(text, also="0.11.1").new_text == run(text).new_text
+    result = run(text, also="0.9.2")
+    assert result.new_text is None
+    wanted = "vLLM 0.9.2, which is to be served, too, has no `vllm.v1.worker.worker_base.WorkerWrapperBase`"
+    assert any(finding.open and wanted in finding.advice for finding in result.findings)
+
+
 def test_a_name_of_our_own_package_is_tried_last() -> None:
     text = "from vllm.attention.backends.torch_sdpa import TorchSDPABackend\n"
     after = guarded(text, attention="v1_cpu")

@@ -126,6 +126,13 @@ SHELL = [
         "export VLLM_USE_V1=1 VLLM_USE_V1=1\nvllm\n", "vllm\n", id="said twice: an export is never left empty"
     ),
     pytest.param("VLLM_USE_V1=1 VLLM_USE_V1=1 echo $A\nvllm\n", "echo $A\nvllm\n", id="said twice before a command"),
+    pytest.param("export VLLM_USE_V1=1; VLLM_USE_V1=1\nvllm\n", "vllm\n", id="set twice on one line"),
+    pytest.param("true; VLLM_USE_V1=1 && export VLLM_USE_V1=1; vllm\n", "true; vllm\n", id="set twice between others"),
+    pytest.param("f() { VLLM_USE_V1=1 && VLLM_USE_V1=1; }; vllm\n", "f() { :; }; vllm\n", id="twice in a body"),
+    pytest.param("false && VLLM_USE_V1=1; vllm\n", "false; vllm\n", id="what follows is not made conditional"),
+    pytest.param(
+        "bash -c 'VLLM_USE_V1=1 VLLM_USE_V1=1 echo $A'\n", "bash -c 'echo $A'\n", id="twice in a quoted command"
+    ),
     pytest.param("export VLLM_USE_V1=1 # for now\nvllm\n", "vllm\n", id="a remark behind it goes with it"),
 ]
 

@@ -185,11 +185,11 @@ def span_cut(text: str, start: int, end: int, leading: bool, limit: int) -> Cut:
 
 
 def _runs(script: Script, removed: list[int]) -> list[list[int]]:
-    """Commands that go, in runs with nothing but separators between them."""
+    """Commands that go, in runs with nothing but separators and `&&` between them."""
     runs: list[list[int]] = []
     for at in removed:
         between = script.items[runs[-1][-1] + 1 : at] if runs else []
-        if runs and all(isinstance(item, Operator) and item.blank for item in between):
+        if runs and all(isinstance(item, Operator) and (item.blank or item.text == "&&") for item in between):
             runs[-1].append(at)
         else:
             runs.append([at])
@@ -209,8 +209,20 @@ def _commands(text: str, script: Script, run: list[int], *, blocks: bool) -> dic
         first = script.items[run[0]]
         assert isinstance(first, Command)
         stay: dict[int, Cut | None] = {run[0]: Cut(first.start, first.end, ":")}
-        return stay | {at: _statement(text, script, at) for at in run[1:]}
-    return {at: _statement(text, script, at) for at in run}
+        return stay | _statements(text, script, run[1:])
+    return _statements(text, script, run)
+
+
+def _statements(text: str, script: Script, run: list[int]) -> dict[int, Cut | None]:
+    """Cuts of whole commands; those that `;` or `&&` joins go together, since each would take the operator along."""
+    chains: list[list[int]] = []
+    for at in run:
+        between = script.items[chains[-1][-1] + 1 : at] if chains else []
+        if between and all(isinstance(item, Operator) and item.text in (";", "&&") for item in between):
+            chains[-1].append(at)
+        else:
+            chains.append([at])
+    return {at: cut for chain in chains for cut in (_statement(text, script, chain),) for at in chain}
 
 
 def _if_block(text: str, script: Script, first: int, last: int) -> Cut | None:
@@ -232,14 +244,12 @@ def _if_block(text: str, script: Script, first: int, last: int) -> Cut | None:
     return lines_cut(text, opening.start, closing.end, script.end)
 
 
-def _statement(text: str, script: Script, at: int) -> Cut | None:
-    """A whole command with the operator that joined it to its neighbours; None where that would change what runs."""
-    items = script.items
-    command = items[at]
-    assert isinstance(command, Command)
+def _statement(text: str, script: Script, chain: list[int]) -> Cut | None:
+    """Whole commands with the operator that joined them to their neighbours; None where that would change what runs."""
+    items, at = script.items, chain[0]
     before = items[at - 1] if at else None
-    after = items[at + 1] if at + 1 < len(items) else None
-    start, end = command.start, command.end
+    after = items[chain[-1] + 1] if chain[-1] + 1 < len(items) else None
+    start, end = items[at].start, items[chain[-1]].end
     joined = isinstance(after, Operator) and after.text in (";", "&&")
     while isinstance(before, Operator) and (before.text == "$" or (before.text.upper() == "RUN" and not joined)):
         start, at = before.start, at - 1
@@ -248,9 +258,13 @@ def _statement(text: str, script: Script, at: int) -> Cut | None:
         end, after = after.end, None
     opening = before.text if isinstance(before, Operator) else ""
     closing = after.text if isinstance(after, Operator) else ""
-    if opening in ("||", "|", "&") or closing in ("||", "|", "&") or (script.quoted and len(script.commands) < 2):
+    if (
+        opening in ("||", "|", "&")
+        or closing in ("||", "|", "&")
+        or (script.quoted and len(script.commands) <= len(chain))
+    ):
         return None
-    if closing in (";", "&&"):
+    if closing in (";", "&&") and (opening, closing) != ("&&", ";"):  # `a && b` of `a && cut; b` would run b less often
         following = items[items.index(after) + 1 :]  # type: ignore[arg-type]
         return Cut(start, following[0].start) if following else None
     if opening in (";", "&&") and isinstance(before, Operator):
