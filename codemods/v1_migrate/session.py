@@ -100,7 +100,9 @@ class Session:
         if any(skipped.failed and skipped.rel == "." for skipped in found.skipped):
             raise Failure(f"{request.path}: {found.skipped[0].reason}")
         attention = request.attention or config.attention or "auto"
-        return cls(request, config, guard, chosen, "vllm" if attention == "auto" else attention, also, found)
+        if attention == "auto":
+            attention = _attention(found)
+        return cls(request, config, guard, chosen, attention, also, found)
 
     def run(self, progress: Progress | None) -> None:
         """Look at every file. Nothing is written."""
@@ -280,6 +282,14 @@ def _target(request: Request, config: configuration.Config) -> target.Target:
 
     index = Index.load((*config.indexes, *request.indexes))
     return target.resolve(index, request.target, config.target, str(config.file))
+
+
+def _attention(found: Discovery) -> str:
+    """CPU attention names go to v1_cpu; in a fork of vLLM itself, to vLLM's own module of the target."""
+    from .engine.tree import Tree
+
+    python = [file.path for file in found.files if file.path.suffix in (".py", ".pyi")]
+    return "vllm" if Tree.of(found.root, python).is_vllm else "v1_cpu"
 
 
 def _before(result: Result) -> list[Finding]:

@@ -65,6 +65,7 @@ class _Finder:
     def __init__(self, file: PythonFile, claim: Claim) -> None:
         self.file = file
         self.judge = file.judge.judge
+        self.path_judge = file.judge.of_vllm.judge  # a path in a string is for vLLM to import
         self.claim = claim
         self.surgery = Surgery(file.source)
         self.out: list[Occurrence] = []
@@ -315,7 +316,7 @@ class _Finder:
                 self._add_in_string(found, dotted, match.group(), "path")
 
     def _worth_saying(self, dotted: str) -> bool:
-        verdict = self.judge(dotted)
+        verdict = self.path_judge(dotted)
         return verdict.missing and verdict.fate != "alien" and not self._own(verdict)
 
     def _add_in_string(self, found: Node, dotted: str, written: str, form: Form) -> None:
@@ -324,13 +325,13 @@ class _Finder:
         if position >= 0:
             start, end = position, position + len(written)
         guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
-        self.out.append(Occurrence(self.judge(dotted), start, end, form, "value", guard))
+        self.out.append(Occurrence(self.path_judge(dotted), start, end, form, "value", guard))
 
     def _exact_string(self, found: Node, value: str) -> None:
         dotted = value.replace(":", ".")
         if not self._worth_saying(dotted):
             return
-        verdict = self.judge(dotted)
+        verdict = self.path_judge(dotted)
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
         guard = "version" if guards.version_guard(found.path, found.node) is not None else ""

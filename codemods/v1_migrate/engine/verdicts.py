@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
+from ..names.backend import backend_has
 from ..names.curated import Curated, Fate
 from ..names.index import Index
 
@@ -55,6 +57,11 @@ class Judge:
             verdict = self._verdicts[dotted] = self._judge(dotted)
         return verdict
 
+    @cached_property
+    def of_vllm(self) -> Judge:
+        """The same for vLLM's own names: what vLLM is given as a path must be a class that its engine accepts."""
+        return self if self.attention == "vllm" else Judge(self.target, "vllm", self.index)
+
     def known(self, dotted: str) -> bool:
         """Some release of the index has it."""
         return self.index.known(dotted)
@@ -70,6 +77,10 @@ class Judge:
                     dotted, "present", "contract", dotted, dotted, dotted, "", "", fate.advice, fate.difference
                 )
             return Verdict(dotted, "present")
+        if self.attention == "v1_cpu":
+            verdict = self._in_backend(dotted, found.missing_at)
+            if verdict is not None:
+                return verdict
         for symbol in _prefixes(dotted, found.missing_at):
             fate = self._fate(symbol)
             if fate is not None:
@@ -77,6 +88,14 @@ class Judge:
                 if verdict is not None:
                     return verdict
         return self._unlisted(dotted, found.missing_at)
+
+    def _in_backend(self, dotted: str, missing_at: str) -> Verdict | None:
+        """A class that v1_cpu offers, or a member of one: what v1_cpu has counts, not what vLLM did with the member."""
+        for symbol in _prefixes(dotted, missing_at):
+            fate = self.curated.fate(symbol, self.target, self.attention)
+            if fate is not None and fate.new and fate.new.startswith("v1_cpu.") and fate.new.count(".") == 1:
+                return self._listed(dotted, symbol, fate)
+        return None
 
     def _fate(self, symbol: str) -> Fate | None:
         """The table's entry for the name, or for the place where its last release defined it."""
@@ -96,8 +115,8 @@ class Judge:
     def _listed(self, dotted: str, symbol: str, fate: Fate) -> Verdict | None:
         rest = dotted[len(symbol) :]
         new = fate.new + rest if fate.new else ""
-        if new and not new.startswith("vllm") and rest:
-            new = new if fate.kind == "moved" else ""
+        if new.startswith("v1_cpu.") and rest:
+            new = new if backend_has(new) else ""
         elif new and rest and not self.index.resolve(new, self.target).found:
             if self.is_module(symbol):
                 return None  # the module has a successor, this name of it does not: look for the name itself

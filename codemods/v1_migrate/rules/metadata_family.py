@@ -24,7 +24,7 @@ V1_CPU_FIELDS = (
     "kv_start_loc", "prefill_block_tables", "query_start_loc", "encoder_seq_lens", "encoder_seq_lens_tensor",
     "max_encoder_seq_len", "num_encoder_tokens", "cross_slot_mapping", "cross_block_tables",
     "multi_modal_placeholder_index_maps", "enable_kv_scales_calculation", "kv_lens", "block_table", "causal",
-    "tree_mask",
+    "tree_mask", "is_prefilling",
 )  # fmt: skip
 V1_CPU_METADATA = "v1_cpu.TorchSDPAMetadata"
 

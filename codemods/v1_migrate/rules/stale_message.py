@@ -2,7 +2,8 @@
 
 ## What it does
 In files of V1 (below a folder `v1`, or importing from `vllm.v1`), finds texts that name V0: an error that says what
-"is not supported in V0", a comment, a docstring. Comments that name `VLLM_USE_V1` are found in every file.
+"is not supported in V0", a comment, a docstring. Comments and texts that name `VLLM_USE_V1` are found in every
+file.
 
 ## Why
 Code that moved from V0 to V1 took its messages along. They send whoever reads them to an engine that does not exist.
@@ -32,6 +33,7 @@ from typing import TYPE_CHECKING
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from .rule import Phase, Rule
+from .text_switch import SWITCH
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -74,6 +76,9 @@ class StaleMessage(Rule):
         start, end = file.span(found.node)
         literal = file.source.text[start:end]
         docstring = isinstance(found.path[0], ast.Expr)
+        if not docstring and found.node.value != SWITCH:  # the bare name is a key or an argument: other rules' matter
+            for match in _SWITCH.finditer(literal):
+                yield self._say(file, start + match.start(), start + match.end(), "a text", match.group())
         said = docstring or _is_message(found)
         if not of_v1 or not said or not _V0.search(literal):
             return

@@ -347,7 +347,11 @@ def test_settled(rule: str, before: str, after: str) -> None:
 
 LEFT_ALONE = [
     pytest.param("V1M301", "@pytest.mark.skip_v1\ndef test_a(): ...\n", id="skip_v1 that nothing honours"),
-    pytest.param("", "@pytest.mark.cpu_model\ndef test_a(): ...\n", id="cpu_model alone"),
+    pytest.param(
+        "V1M301",
+        "@pytest.mark.cpu_model\ndef test_a(): ...\n@pytest.mark.skip_v1\ndef test_b(): ...\n",
+        id="cpu_model on one test, skip_v1 on another",
+    ),
     pytest.param("", "@pytest.mark.skipif(p.is_cpu(), reason='slow')\ndef test_a(): ...\n", id="a skipif for CPUs"),
     pytest.param("V1M307", "@pytest.mark.skipif(p.is_cpu(), reason='V1 cannot')\ndef test_a(): ...\n", id="its reason"),
     pytest.param("V1M305", "REQUIRES_V0 = ['a']\ndef test_a(): ...\n", id="a list of models for V0"),
@@ -425,3 +429,25 @@ def test_a_conftest_above_that_chooses_v0_is_no_secret(tmp_path: Path) -> None:
     assert outcome.text == text
     assert "tests/conftest.py" in outcome.said("V1M303")[0].advice
     assert rewrite(conftest, "0.11.2", rel="tests/conftest.py").said("V1M203")
+
+
+def test_the_distance_between_two_definitions_stays() -> None:
+    text = dedent(
+        """
+        import os
+
+        import pytest
+
+
+        def test_a():
+            x = 1
+            assert os.environ["VLLM_USE_V1"] in ("0", "1")
+
+
+        @pytest.mark.skipif(os.getenv("VLLM_USE_V1") == "0", reason="no")
+        def test_b():
+            assert 1
+        """
+    )
+    outcome = rewrite(text, rel="tests/test_x.py", folds=True)
+    assert outcome.text == "def test_a():\n    x = 1\n\n\ndef test_b():\n    assert 1\n"

@@ -74,5 +74,10 @@ def test_other_uses_of_the_letters(text: str) -> None:
     assert not rewrite(f"import vllm\n{text}", module=IN_V1).said(RULE)
 
 
+def test_a_text_about_the_switch_is_found_everywhere() -> None:
+    text = 'import vllm\nraise ValueError(\n    "No."\n    " Set VLLM_USE_V1=0."\n)\n'
+    assert rewrite(text).lines(RULE) == [4]
+
+
 def test_a_comment_about_the_switch_is_found_everywhere() -> None:
     assert rewrite("import vllm  # VLLM_USE_V1 is set\n").lines(RULE) == [1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from v1_migrate.engine.tree import Tree
 
 from .harness import dedent, rewrite
 
@@ -273,3 +276,15 @@ def test_a_package_keeps_what_others_may_import_from_it() -> None:
 def test_a_suppression_keeps_the_switch_of_the_file() -> None:
     text = ENVS + "x = envs.VLLM_USE_V1  # v1: ignore[V1M201] both engines\n"
     assert rewrite(text).text == text
+
+
+def test_an_import_that_another_file_takes_from_here_stays(tmp_path: Path) -> None:
+    text = "import os\nimport json\nfrom vllm import envs\nx = os.sep if not envs.VLLM_USE_V1 else 1\n"
+    text += "y = json if not envs.VLLM_USE_V1 else 2\n"
+    (tmp_path / "plugin").mkdir()
+    files = {"__init__.py": "", "module.py": text, "other.py": "from .module import (json,  # why\n    x)\n"}
+    for name, content in files.items():
+        (tmp_path / "plugin" / name).write_text(content)
+    tree = Tree.of(tmp_path, sorted((tmp_path / "plugin").iterdir()))
+    outcome = rewrite(text, folds=True, rel="plugin/module.py", tree=tree)
+    assert outcome.text == "import json\nx = 1\ny = 2\n"

@@ -125,6 +125,7 @@ SHELL = [
     pytest.param(
         "export VLLM_USE_V1=1 VLLM_USE_V1=1\nvllm\n", "vllm\n", id="said twice: an export is never left empty"
     ),
+    pytest.param("VLLM_USE_V1=1 VLLM_USE_V1=1 echo $A\nvllm\n", "echo $A\nvllm\n", id="said twice before a command"),
     pytest.param("export VLLM_USE_V1=1 # for now\nvllm\n", "vllm\n", id="a remark behind it goes with it"),
 ]
 

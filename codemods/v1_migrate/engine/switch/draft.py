@@ -163,10 +163,11 @@ class Draft:
         return spans
 
     def _runs(self) -> list[tuple[int, int]]:
-        """Deleted lines as (first, last), joined across blank lines."""
+        """Deleted lines as (first, last), joined across blank lines; not where a block ends, whose distance stays."""
         runs: list[tuple[int, int]] = []
         for line in sorted(self.lines):
-            if runs and all(self.blank(between) for between in range(runs[-1][1] + 1, line)):
+            ends = runs and line > runs[-1][1] + 1 and self.indentation(line) < self.indentation(runs[-1][1])
+            if runs and not ends and all(self.blank(between) for between in range(runs[-1][1] + 1, line)):
                 runs[-1] = (runs[-1][0], line)
             else:
                 runs.append((line, line))

@@ -54,7 +54,7 @@ def _is_data(script: Script) -> bool:
 
 def _use(command: Command, at: int, index: int, word: Word, wanted: re.Pattern[str]) -> Use | None:
     name, value = _assigned(word.text)
-    if command.name == "echo" and index == 1:
+    if command.name == "echo" and index == 1 and not command.assignments:
         return _written(command, at, word, wanted)
     before = command.words[index - 1].text if index else ""
     if wanted.fullmatch(name):

@@ -1,0 +1,95 @@
+"""Measure v1_cpu's attention against its peers and the machine's limits: `python tests/benchmarks/attention [--quick]`.
+
+All peers of a cell run interleaved in one process, in an order that changes each round; a cell's figure is the median.
+A cache is rotated over 256 MB, so that keys and values come from memory. Absent peers are named. Use an otherwise quiet
+machine.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[3])]
+
+import torch
+from cases import Case, all_cases, build
+from limits import Read, peaks
+from peers import Peer, Unsupported, available
+from report import print_table, summary
+
+
+def measure(case: Case, peers: list[Peer], budget: float) -> dict[str, Any]:
+    """Median, smallest and largest seconds of each peer on one case."""
+    data = build(case)
+    runs, refused = {}, {}
+    for peer in peers:
+        try:
+            runs[peer.name] = peer.prepare(case, data)
+        except Unsupported as reason:
+            refused[peer.name] = str(reason)
+        except (RuntimeError, NotImplementedError) as error:
+            refused[peer.name] = str(error).splitlines()[0][:120]
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    names, turn, end = list(runs), 0, time.perf_counter() + budget
+    while turn < 7 or (turn < 41 and time.perf_counter() < end):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            start = time.perf_counter()
+            runs[name](turn)
+            times[name].append(time.perf_counter() - start)
+        turn += 1
+        if time.perf_counter() > end + 4 * budget and turn >= 3:
+            break
+    stats = {
+        name: {"median": statistics.median(t[1:]), "min": min(t[1:]), "max": max(t[1:]), "rounds": len(t) - 1}
+        for name, t in times.items()
+    }
+    return {
+        "table": case.table,
+        "title": case.title,
+        "dtype": str(case.dtype)[6:],
+        "kv_bytes": case.kv_bytes,
+        "flops": case.flops,
+        "times": stats,
+        "refused": refused,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a few cells of each table")
+    parser.add_argument("--only", default="", help="part of a table's name or a cell's title; several with commas")
+    parser.add_argument("--peers", default="", help="parts of peers' names, with commas; default: all that are here")
+    parser.add_argument("--budget", type=float, default=1.0, help="seconds per cell (at least 7 rounds are run)")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    peers, missing = available()
+    peers = [Read(), *peers]
+    if options.peers:
+        peers = [p for p in peers if any(part in p.name for part in options.peers.split(","))]
+    wanted = [part for part in options.only.split(",") if part]
+    limits = peaks()
+    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__, "peaks": limits}
+    print(f"threads {machine['threads']}, peaks: " + ", ".join(f"{k} {v / 1e9:.0f} GF/s" for k, v in limits.items()))
+    for name in missing:
+        print(f"absent: {name}")
+    results = []
+    for case in all_cases(options.quick):
+        if wanted and not any(part in case.table or part in case.title for part in wanted):
+            continue
+        results.append(measure(case, peers, options.budget))
+        print_table(results[-1], limits)
+        if options.json:
+            options.json.write_text(json.dumps({"machine": machine, "missing": missing, "cells": results}, indent=1))
+    summary(results)
+
+
+if __name__ == "__main__":
+    main()

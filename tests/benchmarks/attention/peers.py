@@ -1,0 +1,223 @@
+"""Who is measured: each peer turns a case into a call, or says why it cannot."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from cases import Case, Tensors
+
+import v1_cpu
+
+Run = Callable[[int], Any]
+"""Runs the case once on block table number i."""
+
+
+class Unsupported(Exception):
+    """The peer does not serve this case; the message says why."""
+
+
+class Peer(ABC):
+    name: str
+
+    @abstractmethod
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        """The call, with everything made that a batch's layers share. Raises `Unsupported`."""
+
+
+class Ours(Peer):
+    """A kernel of v1_cpu through its public function, as a layer calls it: plan made once, checks off."""
+
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
+        self.name = f"v1_cpu {kernel}"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        h, kh, d = case.heads
+        plan = v1_cpu.make_plan(
+            query_start_loc=data.query_start_loc,
+            seq_lens=data.seq_lens,
+            num_heads=h,
+            num_kv_heads=kh,
+            head_size=d,
+            block_size=case.block_size,
+            dtype=case.dtype,
+            kv_cache_dtype=data.kv_cache.dtype,
+            sliding_window=case.features.get("sliding_window"),
+            kernel=self.kernel,
+        )
+
+        def run(i: int) -> Any:
+            return v1_cpu.paged_attention(
+                data.query,
+                data.kv_cache,
+                query_start_loc=data.query_start_loc,
+                seq_lens=data.seq_lens,
+                block_table=data.block_tables[i % len(data.block_tables)],
+                scale=d**-0.5,
+                out=data.out,
+                plan=plan,
+                validate=False,
+                **case.features,
+            )
+
+        return run
+
+
+class Vllm(Peer):
+    """vLLM's own CPU attention operator, called as its CPU backend calls it."""
+
+    name = "vllm"
+
+    def __init__(self) -> None:
+        with contextlib.redirect_stdout(None):
+            import vllm
+            from vllm import _custom_ops
+            from vllm.platforms import current_platform
+            from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend, _get_attn_isa
+
+        current_platform.import_kernels()
+        self.ops, self.isa, self.name = _custom_ops, _get_attn_isa, f"vllm {vllm.__version__}"
+        self.head_sizes = CPUAttentionBackend.get_supported_head_sizes()
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        h, kh, d = case.heads
+        if d not in self.head_sizes:
+            raise Unsupported(f"head size {d}")
+        fp8 = {torch.float8_e4m3fn: "fp8_e4m3", torch.float8_e5m2: "fp8_e5m2"}.get(data.kv_cache.dtype, "auto")
+        isa = self.isa(case.dtype, case.block_size, d, fp8)
+        window = case.features.get("sliding_window")
+        cache = data.kv_cache if fp8 == "auto" else data.kv_cache.view(torch.uint8)
+        key_cache, value_cache = cache.view(cache.shape[0], kh, case.block_size * 2, d).chunk(2, dim=2)
+        metadata = self.ops.cpu_attn_get_scheduler_metadata(
+            num_reqs=len(case.requests),
+            num_heads=h,
+            num_kv_heads=kh,
+            head_dim=d,
+            seq_lens=data.seq_lens,
+            dtype=case.dtype,
+            query_start_loc=data.query_start_loc,
+            causal=True,
+            sliding_window_size=-1 if window is None else window,
+            isa=isa,
+            enable_kv_split=True,
+            kv_cache_dtype=fp8,
+        )
+        sides = (-1, -1) if window is None else (window - 1, 0)
+
+        def run(i: int) -> Any:
+            return self.ops.cpu_attention_with_kv_cache(
+                query=data.query,
+                key_cache=key_cache,
+                value_cache=value_cache,
+                output=data.out,
+                query_start_loc=data.query_start_loc,
+                seq_lens=data.seq_lens,
+                scale=d**-0.5,
+                causal=True,
+                alibi_slopes=case.features.get("alibi_slopes"),
+                sliding_window=sides[0],
+                block_table=data.block_tables[i % len(data.block_tables)],
+                softcap=case.features.get("logits_soft_cap", 0.0),
+                scheduler_metadata=metadata,
+                s_aux=case.features.get("sinks"),
+                kv_cache_dtype=fp8,
+            )
+
+        run(0)
+        return run
+
+
+class Sgl(Peer):
+    """sgl's kernels, which vLLM's wheel carries: a token-major cache and a table of token positions."""
+
+    name = "sgl"
+
+    def __init__(self) -> None:
+        self.decode = torch.ops._C.decode_attention_cpu
+        self.extend = torch.ops._C.extend_attention_cpu
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        h, kh, d = case.heads
+        if case.dtype is torch.float32 or case.cache_dtype or case.features:
+            raise Unsupported("bf16 and fp16 without further features only")
+        requests, longest = len(case.requests), max(n for _, n in case.requests)
+        tokens = sum(n for _, n in case.requests)
+        copies = len(data.block_tables)
+        pool = data.kv_cache.flatten()[: copies * tokens * kh * 2 * d].view(2, copies * tokens, kh, d)
+        tables = []
+        for copy in range(copies):
+            table, used = torch.zeros(requests, longest, dtype=torch.int32), copy * tokens
+            for row, (_, n) in enumerate(case.requests):
+                table[row, :n] = torch.arange(used, used + n)
+                used += n
+            tables.append(table)
+        rows, lens = torch.arange(requests), data.seq_lens.long()
+        scale = d**-0.5
+        if all(q == 1 for q, _ in case.requests):
+            logits = torch.empty(requests, h, 8, d + 1)
+
+            def decode(i: int) -> Any:
+                table = tables[i % copies]
+                new_tokens = (data.key, data.value, table[:, 0].long())
+                where = (logits, table, rows, lens)
+                return self.decode(
+                    data.query, pool[0], pool[1], data.out, *new_tokens, *where, scale, 0.0, False, -1, None, None
+                )
+
+            decode(0)
+            return decode
+        new = torch.tensor([q for q, _ in case.requests], dtype=torch.int32)
+        starts = data.query_start_loc[:-1].clone()
+
+        def extend(i: int) -> Any:
+            where = (tables[i % copies], rows, lens, new, starts, int(new.max()))
+            tensors = (data.query, data.key, data.value, data.out, pool[0], pool[1])
+            return self.extend(*tensors, *where, scale, 0.0, False, -1, None, None, None)
+
+        extend(0)
+        return extend
+
+
+class Sdpa(Peer):
+    """torch's scaled_dot_product_attention on dense keys and values, one request after another."""
+
+    name = "torch SDPA (dense)"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        h, kh, d = case.heads
+        if case.features or case.cache_dtype:
+            raise Unsupported("plain causal attention only")
+        if any(q not in (1, n) for q, n in case.requests):
+            raise Unsupported("a chunk needs a mask of its own")
+        starts = data.query_start_loc.tolist()
+        calls, used, flat = [], 0, data.kv_cache.flatten()
+        for row, (q, n) in enumerate(case.requests):
+            key, value = (flat[used + j * n * kh * d :][: n * kh * d].view(1, kh, n, d) for j in (0, 1))
+            used += 2 * n * kh * d
+            calls.append((data.query[starts[row] : starts[row + 1]].transpose(0, 1)[None], key, value, q > 1))
+
+        def run(_: int) -> Any:
+            for query, key, value, causal in calls:
+                torch.nn.functional.scaled_dot_product_attention(
+                    query, key, value, is_causal=causal, enable_gqa=h != kh
+                )
+
+        run(0)
+        return run
+
+
+def available() -> tuple[list[Peer], list[str]]:
+    """The peers of this environment, ours first, and what is missing."""
+    peers: list[Peer] = [Ours("native")]
+    missing = []
+    for make in (Vllm, Sgl):
+        try:
+            peers.append(make())
+        except Exception as error:  # a peer that is broken here is only absent
+            missing.append(f"{make.name}: {type(error).__name__}: {error}")
+    peers.append(Sdpa())
+    return peers, missing

@@ -1,0 +1,184 @@
+"""The native kernel in a process: choice of the instruction set, threads, schedules, forks, one OpenMP runtime."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import v1_cpu
+from v1_cpu import native, select
+
+pytestmark = pytest.mark.skipif(
+    select.unavailable("native") is not None, reason=f"no native kernel: {select.unavailable('native')}"
+)
+
+
+def child(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | env,
+        timeout=120,
+    )
+
+
+def batch(lens: list[tuple[int, int]], heads: int = 8, kv_heads: int = 2, size: int = 64) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(0)
+    tokens, blocks = sum(q for q, _ in lens), [-(-n // 16) for _, n in lens]
+    cache = torch.randn(sum(blocks), kv_heads, 16, 2 * size, generator=generator)
+    table = torch.zeros(len(lens), max(blocks), dtype=torch.int32)
+    used = 0
+    for row, n in enumerate(blocks):
+        table[row, :n] = torch.arange(used, used + n)
+        used += n
+    return {
+        "query": torch.randn(tokens, heads, size, generator=generator),
+        "kv_cache": cache,
+        "query_start_loc": torch.tensor([0, *(q for q, _ in lens)]).cumsum(0).int(),
+        "seq_lens": torch.tensor([n for _, n in lens], dtype=torch.int32),
+        "block_table": table,
+        "scale": size**-0.5,
+        "kernel": "native",
+    }
+
+
+def plan_for(call: dict[str, Any], **options: Any) -> v1_cpu.Plan:
+    _, heads, size = call["query"].shape
+    return v1_cpu.make_plan(
+        query_start_loc=call["query_start_loc"],
+        seq_lens=call["seq_lens"],
+        num_heads=heads,
+        num_kv_heads=call["kv_cache"].shape[1],
+        head_size=size,
+        block_size=16,
+        dtype=call["query"].dtype,
+        kernel="native",
+        **options,
+    )
+
+
+LENS = [
+    pytest.param([(1, 9000)], id="one long context, divided by keys"),
+    pytest.param([(1500, 1500)], id="one prefill, divided by queries"),
+    pytest.param([(1, 4000), (700, 900), (3, 50), (1, 1)], id="a mix"),
+]
+
+
+@pytest.fixture
+def threads() -> Any:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("lens", LENS)
+def test_dividing_work_among_threads_changes_no_result_beyond_rounding(
+    lens: list[tuple[int, int]], threads: Any
+) -> None:
+    call = batch(lens)
+    results = []
+    for n in (1, 2, 3, 8):
+        threads(n)
+        results.append(v1_cpu.paged_attention(**call))
+        assert torch.equal(results[-1], v1_cpu.paged_attention(**call)), "not the same from run to run"
+    for other in results[1:]:
+        torch.testing.assert_close(results[0], other, rtol=0, atol=2e-5)
+
+
+def header(schedule: Tensor) -> dict[str, int]:
+    names = ["magic", "size", "requests", "tokens", "heads", "kv_heads", "items", "groups", "partial_rows", "threads"]
+    return dict(zip(names, schedule[:10].tolist(), strict=True))
+
+
+def test_a_schedule_divides_what_is_large_and_leaves_small_work_on_one_thread(threads: Any) -> None:
+    threads(4)
+    small = header(plan_for(batch([(1, 16)])).schedule)
+    assert (small["threads"], small["items"], small["groups"]) == (1, 2, 0)
+    keys = header(plan_for(batch([(1, 9000)])).schedule)
+    assert keys["threads"] == 4 and keys["groups"] == 2 and keys["items"] >= 8
+    queries = header(plan_for(batch([(1500, 1500)])).schedule)
+    assert queries["threads"] == 4 and queries["groups"] == 0 and queries["items"] >= 12
+
+
+def test_a_schedule_without_a_window_serves_a_layer_with_one(threads: Any) -> None:
+    threads(2)
+    call = batch([(1, 5000), (400, 800)])
+    plan = plan_for(call, causal=False)
+    for options in ({}, {"sliding_window": 100}, {"attention_chunk_size": 64}, {"causal": False}):
+        torch.testing.assert_close(
+            v1_cpu.paged_attention(**call, **options, plan=plan),
+            v1_cpu.paged_attention(**call, **options),
+            rtol=0,
+            atol=2e-5,
+        )
+
+
+def test_a_forked_child_computes_too() -> None:
+    done = child(
+        """
+        import os, sys
+        sys.path.insert(0, "tests/v1_cpu/native")
+        import torch, v1_cpu
+        from test_native import batch
+        torch.set_num_threads(2)
+        call = batch([(300, 300), (1, 3000)])
+        wanted = v1_cpu.paged_attention(**call).numpy().tobytes()
+        child = os.fork()
+        if child == 0:  # torch's own parallel operations would hang here: bytes are compared without torch
+            os._exit(0 if v1_cpu.paged_attention(**call).numpy().tobytes() == wanted else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        """
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_the_process_has_one_openmp_runtime() -> None:
+    done = child(
+        """
+        import torch, v1_cpu
+        from v1_cpu import native
+        native.load()
+        names = ("libgomp", "libiomp", "libomp")
+        loaded = {line.split()[-1] for line in open("/proc/self/maps") if any(name in line for name in names)}
+        assert len(loaded) == 1, loaded
+        """
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "isa", [name for name, runs in (native.instruction_sets() if native.LIBRARY.exists() else {}).items() if runs]
+)
+def test_the_instruction_set_can_be_named(isa: str) -> None:
+    done = child("import v1_cpu; print(v1_cpu.which().isa)", V1_CPU_ISA=isa, V1_CPU_KERNEL="native")
+    assert done.stdout.strip() == isa, done.stderr[-2000:]
+
+
+def test_an_unknown_instruction_set_is_refused_with_those_there_are() -> None:
+    done = child("import v1_cpu; v1_cpu.which()", V1_CPU_ISA="mmx", V1_CPU_KERNEL="native")
+    assert done.returncode != 0
+    assert "V1_CPU_ISA=mmx: this build has" in done.stderr and "generic" in done.stderr
+
+
+def test_amx_that_computes_wrongly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = native.instruction_sets()
+    if not sets.get("amx"):
+        pytest.skip("this CPU has no AMX")
+    monkeypatch.delenv("V1_CPU_ISA", raising=False)
+    monkeypatch.setattr(native, "_amx_agrees", lambda library: False)
+    try:
+        assert native.load.__wrapped__().isa == "avx512_bf16"
+    finally:
+        monkeypatch.undo()
+        native.load.__wrapped__()  # the library's choice is the process's
+    assert native._amx_agrees(native._open())
+    native.load.__wrapped__()

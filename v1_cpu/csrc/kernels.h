@@ -1,0 +1,98 @@
+// All kernels, written once: each isa_*.cpp includes this file inside its own namespace, with its own compiler flags.
+// No standard library and nothing with external linkage here but the table: an inline function shared by two objects would be
+// merged by the linker, and the survivor could hold instructions that the CPU lacks.
+
+#include "types.h"
+#include V1_SIMD
+#include "softmax.h"
+#include "direct.h"
+#include "packed.h"
+#ifdef __AMX_BF16__
+#include "amx_decode.h"
+#endif
+#include "write.h"
+
+static inline bool is_direct(const Call& c, int64_t queries) { return queries * (c.num_heads / c.num_kv_heads) <= DIRECT_ROWS; }
+
+template <class T>
+static void attend_with(const Call& c, const Request& r, const Item& item, float* partial, char* scratch) {
+#ifdef __AVX512BF16__
+  constexpr bool words = __is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2);
+#endif
+  if (is_direct(c, item.query_end - item.query_begin)) {
+#ifdef __AVX512BF16__
+    if constexpr (words)
+      if (c.query_type == V1_BF16) {
+#ifdef __AMX_BF16__
+        // One row leaves the tiles idle; float8 has to be copied for them, which pays from five rows on.
+        if ((item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) > (sizeof(T) == 1 ? 4 : 1))
+          return TileDecode<T>(c, r, item, scratch).attend(partial);
+#endif
+        return attend_direct<T, WordQuery<T>>(c, r, item, partial, scratch);
+      }
+#endif
+    return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
+  }
+#ifdef __AVX512BF16__
+  if constexpr (words)
+    if (c.query_type == V1_BF16) {
+#ifdef __AMX_BF16__
+      const TileScope tiles;
+#endif
+      return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
+    }
+#endif
+  Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
+}
+
+static void attend(const Call* c, const Item* item, float* partial, char* scratch) {
+  const Request r = request_of(*c, item->request);
+  if (c->kv_type == V1_F32) attend_with<float>(*c, r, *item, partial, scratch);
+  if (c->kv_type == V1_BF16) attend_with<bf16>(*c, r, *item, partial, scratch);
+  if (c->kv_type == V1_F16) attend_with<f16>(*c, r, *item, partial, scratch);
+  if (c->kv_type == V1_E4M3) attend_with<e4m3>(*c, r, *item, partial, scratch);
+  if (c->kv_type == V1_E5M2) attend_with<e5m2>(*c, r, *item, partial, scratch);
+}
+
+static int64_t attend_scratch(const Call* c) {
+  int64_t bytes = direct_scratch(*c), longest = -1;
+  for (int64_t b = 0; b < c->num_requests; b++) {
+    const Request r = request_of(*c, b);
+    if (!is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
+  }
+#ifdef __AMX_BF16__
+  bytes = larger(bytes, DecodeShape(*c).scratch());
+#endif
+  if (longest >= 0) bytes = larger(bytes, Shape<FloatWords>(*c, longest).scratch());
+#ifdef __AVX512BF16__
+  if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());
+#endif
+  return bytes;
+}
+
+// Partial results of queries whose keys were divided, merged in order.
+static void merge(const Call* c, const Group* g, const float* partial, char* scratch) {
+  const Request r = request_of(*c, g->request);
+  const int64_t group = c->num_heads / c->num_kv_heads, rows = (g->query_end - g->query_begin) * group, stride = partial_stride(*c);
+  const int64_t dv = c->head_size_v;
+  float* o = (float*)scratch;
+  for (int64_t row = 0; row < rows; row++) {
+    const float* first = partial + (g->partial_row + row) * stride;
+    float maximum = MINUS_INFINITY, sum = 0;
+    for (int64_t i = 0; i < g->parts; i++) maximum = maximum > first[i * rows * stride] ? maximum : first[i * rows * stride];
+    for (int64_t j = 0; j < dv; j++) o[j] = 0;
+    for (int64_t i = 0; i < g->parts; i++) {
+      const float* part = first + i * rows * stride;
+      const float weight = maximum == MINUS_INFINITY ? 0.0f : exp2_of(part[0] - maximum);
+      sum += weight * part[1];
+      for (int64_t j = 0; j < dv; j++) o[j] += weight * part[2 + j];
+    }
+    finish_row(*c, r.token + g->query_begin + row / group, g->kv_head * group + row % group, o, maximum, sum);
+  }
+}
+
+static void write(const Write* w, int64_t begin, int64_t end) {
+  if (w->source_type == V1_F32) write_from<float>(*w, begin, end);
+  if (w->source_type == V1_BF16) write_from<bf16>(*w, begin, end);
+  if (w->source_type == V1_F16) write_from<f16>(*w, begin, end);
+}

@@ -1,0 +1,343 @@
+// The kernel for many query rows per KV head (prefill, chunks, one KV head under many query heads): flash attention on packed tiles.
+//
+// Keys and values are packed per tile of TILE keys into panels of PANEL columns, once per work item, and reused by all its query
+// tiles through a direct-mapped store. Per block of rows: scores = Q K^T, one step of the online softmax, output += P V, both
+// products by `gemm`. A "word" is what one 32-bit lane holds: a float32, or two bf16 for the dot-product instructions.
+//
+//   keys    [TILE / PANEL][key words][PANEL]       key words: head size, or pairs of it
+//   values  [columns / PANEL][value words][PANEL]  value words: keys of the tile, or pairs of them
+
+constexpr int64_t PANEL = GEMM_VECTORS * W;
+constexpr int64_t TILE = 256;          // keys
+constexpr int64_t QUERY_ROWS = 192;    // rows per query tile
+constexpr int64_t SCORE_STRIDE = TILE + 16;  // keeps the rows of a block out of each other's cache sets
+
+struct FloatWords {
+  static constexpr int PER_WORD = 1;
+  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 1;
+  static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
+};
+#ifdef __AVX512BF16__
+struct PairWords {
+  static constexpr int PER_WORD = 2;
+#ifdef __AMX_BF16__
+  static constexpr int64_t ROWS = 16, BLOCK = 64, KEY_STEP = 32;
+#else
+  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 2;
+#endif
+  static inline V madd(V sum, V a, V b) { return vdot(sum, (Words)a, (Words)b); }
+};
+#endif
+
+// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][PANEL].
+template <class M, int N>
+static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_t words, float* c, int64_t ldc, bool accumulate) {
+  V sums[GEMM_ROWS][N];
+  for (int r = 0; r < GEMM_ROWS; r++)
+    for (int i = 0; i < N; i++) sums[r][i] = accumulate ? vload(c + r * ldc + i * W) : vzero();
+  for (int64_t k = 0; k < words; k++) {
+    V column[N];
+    for (int i = 0; i < N; i++) column[i] = vload(b + k * PANEL + i * W);
+    for (int r = 0; r < GEMM_ROWS; r++) {
+      const V x = vset(a[r * lda + k]);
+      for (int i = 0; i < N; i++) sums[r][i] = M::madd(sums[r][i], x, column[i]);
+    }
+  }
+  for (int r = 0; r < GEMM_ROWS; r++)
+    for (int i = 0; i < N; i++) vstore(c + r * ldc + i * W, sums[r][i]);
+}
+// `columns` a multiple of 2 * W, `rows` of M::ROWS; the panels of b are `panel_words` words apart.
+template <class M>
+static inline void gemm(const float* a, int64_t lda, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
+                        int64_t ldc, int64_t columns, bool accumulate) {
+  for (int64_t column = 0; column < columns; column += PANEL, b += panel_words * PANEL)
+    for (int64_t r = 0; r < rows; r += GEMM_ROWS) {
+      if (columns - column >= PANEL) gemm_tile<M, GEMM_VECTORS>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
+      else gemm_tile<M, 2>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
+    }
+}
+#ifdef __AMX_BF16__
+#include "amx.h"
+#endif
+
+// ---- packing
+
+template <class T, class M> struct Pack {  // float32 words
+  static constexpr bool paired = Order<T>::paired;
+  static void key_columns(const T* const* rows, int64_t d, float* panel) {  // W keys to W columns
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V a[W], b[W];
+      const int64_t left = d - i;
+      for (int j = 0; j < W; j++) {
+        if (left >= 2 * W) load2(rows[j] + i, a[j], b[j]);
+        else load2_tail(rows[j] + i, int(left), a[j], b[j]);
+      }
+      vtranspose(a);
+      vtranspose(b);
+      for (int j = 0; j < W; j++) {
+        const int64_t ka = i + (paired ? 2 * j : j), kb = i + (paired ? 2 * j + 1 : W + j);
+        if (ka < d) vstore(panel + ka * PANEL, a[j]);
+        if (kb < d) vstore(panel + kb * PANEL, b[j]);
+      }
+    }
+  }
+  static void value_row(const T* const* rows, int64_t d, float* panel, int64_t panel_words) {  // one key
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V a, b;
+      if (d - i >= 2 * W) load2(rows[0] + i, a, b);
+      else load2_tail(rows[0] + i, int(d - i), a, b);
+      float* to = panel + i / PANEL * panel_words * PANEL + i % PANEL;
+      vstore(to, a);
+      vstore(to + W, b);
+    }
+  }
+  static void output(float* o, int64_t n) { to_element_order<T>(o, n); }
+  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t) { load_query(c, token, head, out); }
+};
+#ifdef __AVX512BF16__
+template <class T> struct Pack<T, PairWords> {
+  static void key_columns(const T* const* rows, int64_t d, float* panel) {
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V a[W];
+      const int64_t left = d - i;
+      for (int j = 0; j < W; j++)
+        a[j] = (V)(left >= 2 * W ? load_words(rows[j] + i) : load_words_tail(rows[j] + i, int(left)));
+      vtranspose(a);
+      for (int j = 0; j < W; j++) vstore(panel + (i / 2 + j) * PANEL, a[j]);
+    }
+  }
+  static void value_row(const T* const* rows, int64_t d, float* panel, int64_t panel_words) {  // two keys; rows[1] may be null
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      const int n = int(smaller(d - i, 2 * W));
+      const Words even = n == 2 * W ? load_words(rows[0] + i) : load_words_tail(rows[0] + i, n);
+      const Words odd = !rows[1] ? Words{} : n == 2 * W ? load_words(rows[1] + i) : load_words_tail(rows[1] + i, n);
+      Words a, b;
+      zip_rows(even, odd, a, b);
+      float* to = panel + i / PANEL * panel_words * PANEL + i % PANEL;
+      vstore(to, (V)a);
+      vstore(to + W, (V)b);
+    }
+  }
+  static void output(float* o, int64_t n) {
+    for (int64_t i = 0; i < n; i += 2 * W) {
+      V a = vload(o + i), b = vload(o + i + W);
+      unzip_columns(a, b);
+      vstore(o + i, a);
+      vstore(o + i + W, b);
+    }
+  }
+  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t words) {
+    __builtin_memset(out, 0, words * sizeof(float));
+    __builtin_memcpy(out, (const bf16*)c.query + token * c.query_token + head * c.query_head, c.head_size * sizeof(bf16));
+  }
+};
+#endif
+
+// Sizes in floats.
+template <class M> struct Shape {
+  int64_t key_words, query_stride, columns, o_stride, key_size, value_words, value_size, slots, rows;
+  explicit Shape(const Call& c, int64_t max_keys) {
+    key_words = M::PER_WORD == 1 ? c.head_size : round_up(c.head_size, 2 * W) / 2;
+    query_stride = round_up(c.head_size, 2 * W) / M::PER_WORD + 16;
+    columns = round_up(c.head_size_v, 2 * W);
+    o_stride = round_up(columns, PANEL) + 16;
+    key_size = TILE * key_words;
+    value_words = TILE / M::PER_WORD;
+    value_size = value_words * round_up(columns, PANEL);
+    const int64_t budget = (c.num_threads > 6 ? 4 : 16) << 20, tile = (key_size + value_size) * int64_t(sizeof(float));
+    slots = larger(1, smaller(budget / tile, (max_keys + TILE - 1) / TILE));
+    const int64_t group = c.num_heads / c.num_kv_heads;
+    rows = round_up(larger(group, QUERY_ROWS), M::BLOCK) + M::BLOCK;
+  }
+  int64_t scratch() const {
+    const int64_t floats = rows * (query_stride + o_stride + 2) + 2 * M::BLOCK * SCORE_STRIDE + slots * (key_size + value_size);
+    return floats * int64_t(sizeof(float)) + slots * 8 + 2 * TILE * 8 + rows * 16 + 64 * 16;
+  }
+};
+
+static inline char* take(char*& scratch, int64_t bytes) {
+  char* at = scratch;
+  scratch += round_up(bytes, 64);
+  return at;
+}
+
+template <class T, class M>
+struct Packed {
+  const Call& c;
+  const Request& r;
+  const Item& item;
+  const Shape<M> shape;
+  const Logits logits;
+  const Cache<T> cache;
+  const int64_t group;
+  int64_t slots, begin = 0;  // tiles to keep; first query of the query tile at hand
+  float *q, *o, *maximum, *sum, *scores, *weights, *tiles;
+  int64_t* held;
+  Keys* row_keys;
+  const T **key_rows, **value_rows;
+
+  Packed(const Call& call, const Request& request, const Item& it, int64_t max_keys, char* scratch)
+      : c(call), r(request), item(it), shape(call, max_keys), logits(logits_of(call)), cache(call, request, it.kv_head),
+        group(call.num_heads / call.num_kv_heads) {
+    tiles = (float*)take(scratch, shape.slots * (shape.key_size + shape.value_size) * 4);
+    q = (float*)take(scratch, shape.rows * shape.query_stride * 4);
+    o = (float*)take(scratch, shape.rows * shape.o_stride * 4);
+    scores = (float*)take(scratch, M::BLOCK * SCORE_STRIDE * 4);
+    weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, M::BLOCK * SCORE_STRIDE * 4);
+    maximum = (float*)take(scratch, shape.rows * 4);
+    sum = (float*)take(scratch, shape.rows * 4);
+    held = (int64_t*)take(scratch, shape.slots * 8);
+    row_keys = (Keys*)take(scratch, shape.rows * 16);
+    key_rows = (const T**)take(scratch, TILE * 8);
+    value_rows = (const T**)take(scratch, TILE * 8);
+    for (int64_t i = 0; i < shape.slots; i++) held[i] = -1;
+    __builtin_memset(weights, 0, M::BLOCK * SCORE_STRIDE * 4);
+  }
+
+  // The packed keys [first + TILE * index, ...) of the item, `n` of them.
+  const float* tile(int64_t index, int64_t first, int64_t n) {
+    const int64_t slot = index % slots;
+    float* keys = tiles + slot * (shape.key_size + shape.value_size);
+    if (held[slot] == index) return keys;
+    held[slot] = index;
+    cache.rows(first, n, key_rows, value_rows);
+    const int64_t padded = round_up(n, PANEL);
+    for (int64_t j = n; j < padded; j++) key_rows[j] = key_rows[n - 1];  // masked later
+    for (int64_t j = 0; j < padded; j += W)
+      Pack<T, M>::key_columns(key_rows + j, c.head_size, keys + j / PANEL * shape.key_words * PANEL + j % PANEL);
+    float* values = keys + shape.key_size;
+    const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
+    for (int64_t word = 0; word < words; word++) {
+      const int64_t j = word * M::PER_WORD;
+      const T* pair[2] = {j < n ? value_rows[j] : nullptr, j + 1 < n ? value_rows[j + 1] : nullptr};
+      if (pair[0]) Pack<T, M>::value_row(pair, c.head_size_v, values + word * PANEL, shape.value_words);
+      else zero_values(values + word * PANEL);
+    }
+    return keys;
+  }
+  void zero_values(float* values) {
+    for (int64_t i = 0; i < shape.columns; i += 2 * W) {
+      float* to = values + i / PANEL * shape.value_words * PANEL + i % PANEL;
+      vstore(to, vzero());
+      vstore(to + W, vzero());
+    }
+  }
+
+  // Scale, cap, bias and mask a row of scores for keys [key, key + n); returns its maxima by lanes.
+  V finish_scores(float* s, int64_t n, int64_t key, int64_t row) {
+    const int64_t i = begin + row / group, columns = round_up(n, 2 * W);
+    if (logits.special)
+      finish_logits(logits, s, columns, key, r.offset + i, c.alibi_slopes ? c.alibi_slopes[item.kv_head * group + row % group] : 0.0f);
+    const Keys k = {row_keys[row].begin, smaller(row_keys[row].end, key + n)};
+    if (k.begin > key || k.end < key + columns || c.tree_mask) mask_scores(c, r, s, columns, key, k, i);
+    V top = vload(s);
+    for (int64_t j = W; j < columns; j += W) top = vmax(top, vload(s + j));
+    return top;
+  }
+  // Scores to weights; returns their sums by lanes.
+  V weigh(float* s, float* w, int64_t n, float base) {
+    const V factor = vset(logits.factor), minus_base = vset(-base);
+    V total = vzero();
+#ifdef __AVX512BF16__
+    if (M::PER_WORD == 2) {
+      for (int64_t j = 0; j < n; j += 2 * W) {
+        const V a = vexp2_coarse(vfma(vload(s + j), factor, minus_base)), b = vexp2_coarse(vfma(vload(s + j + W), factor, minus_base));
+        total = vadd(total, vadd(a, b));
+        vstore(w + j / 2, (V)pack_words(a, b));
+      }
+      return total;
+    }
+#endif
+    (void)w;
+    for (int64_t j = 0; j < n; j += W) {
+      const V p = vexp2(vfma(vload(s + j), factor, minus_base));
+      total = vadd(total, p);
+      vstore(s + j, p);
+    }
+    return total;
+  }
+  // One step of the online softmax for rows [row, row + W) of the block that starts at `first`: their maxima, rescaling and sums are
+  // vectors with a row per lane.
+  void soften(int64_t first, int64_t row, int64_t count, int64_t key, int64_t n) {
+    V lanes[W];
+    float base[W], alpha[W];
+    const int64_t rows = smaller(W, count - row);
+    for (int64_t i = 0; i < rows; i++) lanes[i] = finish_scores(scores + (row + i) * SCORE_STRIDE, n, key, first + row + i);
+    for (int64_t i = rows; i < W; i++) lanes[i] = vset(MINUS_INFINITY);
+    float* top = maximum + first + row;
+    const V old = vload(top), next = vmax(old, vmul(vmaxima(lanes), vset(logits.factor)));
+    const V from = vmax(next, vset(-3e38f));  // where nothing has been seen: 2^(-inf + 3e38) = 0
+    const V rescale = vexp2(vsub(old, from));
+    vstore(top, next);
+    vstore(base, from);
+    vstore(alpha, rescale);
+    for (int64_t i = 0; i < rows; i++) {
+      if (alpha[i] != 1.0f) scale_row(o + (first + row + i) * shape.o_stride, shape.columns, alpha[i]);
+      lanes[i] = weigh(scores + (row + i) * SCORE_STRIDE, weights + (row + i) * SCORE_STRIDE, round_up(n, 2 * W), base[i]);
+    }
+    vstore(sum + first + row, vfma(vload(sum + first + row), rescale, vsums(lanes)));
+  }
+
+  // One tile of keys for rows [first, first + BLOCK) of `rows` in the query tile.
+  void attend_block(const float* keys, int64_t key, int64_t n, int64_t first, int64_t rows) {
+    const int64_t count = smaller(M::BLOCK, rows - first), padded_rows = round_up(count, M::ROWS);
+    Keys seen{key + n, key};
+    for (int64_t row = first; row < first + count; row++)
+      seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
+    n = smaller(n, seen.end - key);
+    if (n <= 0 || seen.begin >= key + n) return;
+    const int64_t skipped = larger(seen.begin - key, 0) / PANEL * PANEL;  // what a window leaves out of the tile's beginning
+    const float* values = keys + shape.key_size + skipped / M::PER_WORD * PANEL;
+    keys += skipped * shape.key_words;
+    key += skipped;
+    n -= skipped;
+    const float* queries = q + first * shape.query_stride;
+    float* output = o + first * shape.o_stride;
+    gemm<M>(queries, shape.query_stride, padded_rows, keys, shape.key_words, shape.key_words, scores, SCORE_STRIDE, round_up(n, 2 * W), false);
+    for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n);
+    const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
+    gemm<M>(weights, SCORE_STRIDE, padded_rows, values, shape.value_words, words, output, shape.o_stride, shape.columns, true);
+  }
+
+  // Queries [from, to) of the request over keys `range` of the item.
+  void attend_queries(int64_t from, int64_t to, Keys range, float* partial) {
+    const int64_t rows = (to - from) * group, padded = round_up(rows, M::BLOCK);
+    begin = from;
+    Keys seen{range.end, range.begin};
+    for (int64_t row = 0; row < rows; row++) {
+      const Keys k = keys_of(c, r, from + row / group);
+      row_keys[row] = {larger(k.begin, range.begin), smaller(k.end, range.end)};
+      seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
+      Pack<T, M>::query(c, r.token + from + row / group, item.kv_head * group + row % group, q + row * shape.query_stride, shape.query_stride);
+    }
+    for (int64_t row = 0; row < padded; row++) {
+      maximum[row] = MINUS_INFINITY;
+      sum[row] = 0;
+    }
+    __builtin_memset(q + rows * shape.query_stride, 0, (padded - rows) * shape.query_stride * sizeof(float));
+    __builtin_memset(o, 0, padded * shape.o_stride * sizeof(float));
+    for (int64_t index = (seen.begin - range.begin) / TILE; range.begin + index * TILE < seen.end; index++) {
+      const int64_t key = range.begin + index * TILE, n = smaller(TILE, range.end - key);
+      const float* keys = tile(index, key, n);
+      for (int64_t first = 0; first < rows; first += M::BLOCK) attend_block(keys, key, n, first, rows);
+    }
+    for (int64_t row = 0; row < rows; row++) Pack<T, M>::output(o + row * shape.o_stride, shape.columns);
+    Item part = item;
+    part.query_begin = from;
+    if (part.partial_row >= 0) part.partial_row += (from - item.query_begin) * group;
+    finish_rows(c, r, part, 0, rows, o, shape.o_stride, maximum, sum, partial);
+  }
+
+  void attend(float* partial) {
+    Keys range{r.kv_len, 0};
+    for (int64_t i = item.query_begin; i < item.query_end; i++) {
+      const Keys k = keys_of(c, r, i);
+      range = {smaller(range.begin, k.begin), larger(range.end, k.end)};
+    }
+    range = {larger(range.begin, item.key_begin), smaller(range.end, item.key_end)};
+    const int64_t step = larger(1, QUERY_ROWS / group);
+    slots = item.query_end - item.query_begin > step ? shape.slots : 1;
+    for (int64_t from = item.query_begin; from < item.query_end; from += step)
+      attend_queries(from, smaller(from + step, item.query_end), range, partial);
+  }
+};

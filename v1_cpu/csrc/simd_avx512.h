@@ -1,0 +1,177 @@
+// The vocabulary of vectors for AVX-512 (F, BW, VL, DQ): sixteen floats. See simd_generic.h for what the names mean.
+// With AVX-512-BF16 the pair vocabulary comes on top: `Words` are vectors of two bf16 per 32-bit lane, `vdot` their products.
+
+typedef __m512 V;
+constexpr int W = 16;
+constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_BLOCK = 48;
+constexpr int DIRECT_PAIRS = 2;
+constexpr bool FLOAT8_PAIRED = true;
+
+static inline V vzero() { return _mm512_setzero_ps(); }
+static inline V vset(float x) { return _mm512_set1_ps(x); }
+static inline V vload(const float* p) { return _mm512_loadu_ps(p); }
+static inline void vstore(float* p, V v) { _mm512_storeu_ps(p, v); }
+static inline V vadd(V a, V b) { return _mm512_add_ps(a, b); }
+static inline V vsub(V a, V b) { return _mm512_sub_ps(a, b); }
+static inline V vmul(V a, V b) { return _mm512_mul_ps(a, b); }
+static inline V vdiv(V a, V b) { return _mm512_div_ps(a, b); }
+static inline V vfma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+static inline V vmax(V a, V b) { return _mm512_max_ps(a, b); }
+static inline V vmin(V a, V b) { return _mm512_min_ps(a, b); }
+static inline V viota() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+static inline float vsum(V v) { return _mm512_reduce_add_ps(v); }
+static inline float vmaximum(V v) { return _mm512_reduce_max_ps(v); }
+
+static inline V unpack_low(V a, V b) {
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+static inline V unpack_high(V a, V b) {
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+template <class F> static inline V across(const V* a, F op) {  // lane i: op over the lanes of vector i
+  V t[8], u[4], v[2];
+  for (int i = 0; i < 8; i++)
+    t[i] = op(_mm512_unpacklo_ps(a[2 * i], a[2 * i + 1]), _mm512_unpackhi_ps(a[2 * i], a[2 * i + 1]));
+  for (int i = 0; i < 4; i++) u[i] = op(unpack_low(t[2 * i], t[2 * i + 1]), unpack_high(t[2 * i], t[2 * i + 1]));
+  for (int i = 0; i < 2; i++)
+    v[i] = op(_mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0x88), _mm512_shuffle_f32x4(u[2 * i], u[2 * i + 1], 0xdd));
+  return op(_mm512_shuffle_f32x4(v[0], v[1], 0x88), _mm512_shuffle_f32x4(v[0], v[1], 0xdd));
+}
+static inline V vsums(const V* a) { return across(a, vadd); }
+static inline V vmaxima(const V* a) { return across(a, vmax); }
+static inline V vround(V x, V& shifted) {
+  const V magic = vset(12582912.0f);
+  shifted = vadd(x, magic);
+  return vsub(shifted, magic);
+}
+static inline V vscale2(V p, V, V shifted) {
+  const __m512i power = _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(shifted), 23), _mm512_set1_epi32(127 << 23));
+  return vmul(p, _mm512_castsi512_ps(power));
+}
+static inline void interleave(V& a, V& b) {
+  const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  const V first = _mm512_permutex2var_ps(a, low, b);
+  b = _mm512_permutex2var_ps(a, high, b);
+  a = first;
+}
+static inline void vtranspose(V* v) {
+  V t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(v[i], v[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 2; j++) {
+      v[i + 2 * j] = unpack_low(t[i + j], t[i + j + 2]);
+      v[i + 2 * j + 1] = unpack_high(t[i + j], t[i + j + 2]);
+    }
+  for (int i = 0; i < 4; i++) {
+    t[i] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0x88);
+    t[i + 4] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0x88);
+    t[i + 12] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+    v[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+    v[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+    v[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
+  }
+}
+
+// Loads of n <= 2 * W elements as raw bits; the rest is zero and not touched.
+static inline __mmask32 first(int n) { return n >= 32 ? ~0u : (1u << n) - 1; }
+
+static inline void widen_bf16(__m512i words, V& a, V& b) {
+  a = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+  b = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+}
+static inline void widen_half(__m512i half, V& a, V& b) {
+  a = _mm512_cvtph_ps(_mm512_castsi512_si256(half));
+  b = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(half, 1));
+}
+// float8 as bf16, exactly: exponent and mantissa move up and change their bias; the smallest numbers and NaN (and e5m2's infinity)
+// come from a table, indexed by their low five bits.
+template <int SHIFT, int BIAS, int FIRST_NORMAL, int PAST_NORMAL>
+static inline __m512i float8_to_bf16(__m256i bytes, __m512i table) {
+  const __m512i wide = _mm512_cvtepi8_epi16(bytes), magnitude = _mm512_and_si512(wide, _mm512_set1_epi16(0x7f));
+  const __m512i moved = _mm512_add_epi16(_mm512_slli_epi16(magnitude, SHIFT), _mm512_set1_epi16(BIAS));
+  const __mmask32 special = _mm512_cmpge_epu16_mask(_mm512_sub_epi16(magnitude, _mm512_set1_epi16(FIRST_NORMAL)),
+                                                    _mm512_set1_epi16(PAST_NORMAL - FIRST_NORMAL));
+  const __m512i value = _mm512_mask_permutexvar_epi16(moved, special, magnitude, table);
+  return _mm512_ternarylogic_epi32(value, wide, _mm512_set1_epi16(int16_t(0x8000)), 0xf8);  // value | (wide & sign)
+}
+alignas(64) static const uint16_t E4M3_TABLE[32] = {0, 0x3b00, 0x3b80, 0x3bc0, 0x3c00, 0x3c20, 0x3c40, 0x3c60, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x7fc0};
+alignas(64) static const uint16_t E5M2_TABLE[32] = {0, 0x3780, 0x3800, 0x3840, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                                    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f80, 0x7fc0, 0x7fc0, 0x7fc0};
+static inline __m512i bf16_of(const e4m3*, __m256i bytes) {
+  return float8_to_bf16<4, 120 << 7, 8, 0x7f>(bytes, _mm512_load_si512(E4M3_TABLE));
+}
+static inline __m512i bf16_of(const e5m2*, __m256i bytes) {
+  return float8_to_bf16<5, 112 << 7, 4, 0x7c>(bytes, _mm512_load_si512(E5M2_TABLE));
+}
+
+static inline void load2(const float* p, V& a, V& b) { a = vload(p); b = vload(p + W); }
+static inline void load2(const bf16* p, V& a, V& b) { widen_bf16(_mm512_loadu_si512(p), a, b); }
+static inline void load2(const f16* p, V& a, V& b) { widen_half(_mm512_loadu_si512(p), a, b); }
+static inline void load2(const e4m3* p, V& a, V& b) { widen_bf16(bf16_of(p, _mm256_loadu_si256((const __m256i*)p)), a, b); }
+static inline void load2(const e5m2* p, V& a, V& b) { widen_bf16(bf16_of(p, _mm256_loadu_si256((const __m256i*)p)), a, b); }
+static inline void load2_tail(const float* p, int n, V& a, V& b) {
+  a = _mm512_maskz_loadu_ps(__mmask16(first(n)), p);
+  b = _mm512_maskz_loadu_ps(__mmask16(first(n) >> 16), p + W);
+}
+static inline void load2_tail(const bf16* p, int n, V& a, V& b) { widen_bf16(_mm512_maskz_loadu_epi16(first(n), p), a, b); }
+static inline void load2_tail(const f16* p, int n, V& a, V& b) { widen_half(_mm512_maskz_loadu_epi16(first(n), p), a, b); }
+static inline void load2_tail(const e4m3* p, int n, V& a, V& b) {
+  widen_bf16(bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)), a, b);
+}
+static inline void load2_tail(const e5m2* p, int n, V& a, V& b) {
+  widen_bf16(bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)), a, b);
+}
+
+static inline __m512i bf16_bits(V x) {  // in the low half of each lane; rounds to nearest even, NaN stays NaN
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  return _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
+}
+static inline void store_row(float* out, const float* x, int n, float factor) {
+  for (int i = 0; i < n; i += W)
+    _mm512_mask_storeu_ps(out + i, __mmask16(first(n - i)), vmul(_mm512_maskz_loadu_ps(__mmask16(first(n - i)), x + i), vset(factor)));
+}
+static inline void store_row(bf16* out, const float* x, int n, float factor) {
+  for (int i = 0; i < n; i += W) {
+    const V v = vmul(_mm512_maskz_loadu_ps(__mmask16(first(n - i)), x + i), vset(factor));
+    _mm256_mask_storeu_epi16(out + i, __mmask16(first(n - i)), _mm512_cvtepi32_epi16(bf16_bits(v)));
+  }
+}
+static inline void store_row(f16* out, const float* x, int n, float factor) {
+  for (int i = 0; i < n; i += W) {
+    const V v = vmul(_mm512_maskz_loadu_ps(__mmask16(first(n - i)), x + i), vset(factor));
+    _mm256_mask_storeu_epi16(out + i, __mmask16(first(n - i)), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+}
+
+#ifdef __AVX512BF16__
+typedef __m512i Words;
+static inline V vdot(V sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
+static inline Words pack_words(V low, V high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }  // element order
+static inline Words load_words(const bf16* p) { return _mm512_loadu_si512(p); }
+static inline Words load_words_tail(const bf16* p, int n) { return _mm512_maskz_loadu_epi16(first(n), p); }
+template <class T> static inline Words load_words(const T* p) { return bf16_of(p, _mm256_loadu_si256((const __m256i*)p)); }
+template <class T> static inline Words load_words_tail(const T* p, int n) { return bf16_of(p, _mm256_maskz_loadu_epi8(first(n), p)); }
+// Rows t and t + 1 to words (t, t + 1) per column, in the column order that `unzip_columns` undoes.
+static inline void zip_rows(Words even, Words odd, Words& a, Words& b) {
+  a = _mm512_unpacklo_epi16(even, odd);
+  b = _mm512_unpackhi_epi16(even, odd);
+}
+static inline void unzip_columns(V& a, V& b) {
+  const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+  const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+  const V first = _mm512_permutex2var_ps(a, low, b);
+  b = _mm512_permutex2var_ps(a, high, b);
+  a = first;
+}
+#endif

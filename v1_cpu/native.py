@@ -1,0 +1,115 @@
+"""The compiled kernels: finding the library, choosing the instruction set, and the layout of its C structures.
+
+The library is found beside this file. The instruction set is the best that this CPU runs, or `V1_CPU_ISA`. AMX is
+taken only after its results agreed with the vector unit's on this machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from v1_cpu.kernels import KernelUnavailable
+
+ABI_VERSION = 1
+LIBRARY = Path(__file__).parent / "libv1_cpu.so"
+
+TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4}
+"""The library's numbers for element types."""
+
+CALL = struct.Struct("<13q25q4d")
+"""`struct Call` of csrc/abi.h: 13 addresses, 25 integers, 4 numbers."""
+WRITE = struct.Struct("<5q15q2d")
+"""`struct Write` of csrc/abi.h: 5 addresses, 15 integers, 2 numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The loaded library. Its functions take the bytes of a packed structure."""
+
+    isa: str
+    attend: Callable[[bytes], None]
+    schedule: Callable[[bytes, int, int], int]
+    write: Callable[[bytes], None]
+
+
+def _open() -> ctypes.CDLL:
+    if not LIBRARY.exists():
+        raise KernelUnavailable(
+            f"{LIBRARY.name} is not in {LIBRARY.parent}: the package was built without a C++ compiler. "
+            "Install g++ or clang++ and run `pip install --force-reinstall --no-deps v1-migrate`"
+        )
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+    except OSError as error:
+        raise KernelUnavailable(f"{LIBRARY.name} cannot be loaded: {error}") from error
+    library.v1_abi_version.restype = ctypes.c_int64
+    library.v1_abi_version.argtypes = ()
+    if (version := library.v1_abi_version()) != ABI_VERSION:
+        raise KernelUnavailable(
+            f"{LIBRARY} is of another release (ABI {version}, wanted {ABI_VERSION}): install the package again"
+        )
+    for name, result, arguments in (
+        ("v1_select", ctypes.c_char_p, (ctypes.c_char_p,)),
+        ("v1_isa", ctypes.c_char_p, (ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))),
+        ("v1_attend", None, (ctypes.c_char_p,)),
+        ("v1_write", None, (ctypes.c_char_p,)),
+        ("v1_schedule", ctypes.c_int64, (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def instruction_sets() -> dict[str, bool]:
+    """The instruction sets of this build, best first, each with whether this CPU runs it."""
+    library, usable = _open(), ctypes.c_int64()
+    sets: dict[str, bool] = {}
+    while name := library.v1_isa(len(sets), ctypes.byref(usable)):
+        sets[name.decode()] = bool(usable.value)
+    return sets
+
+
+@functools.cache
+def load() -> Library:
+    """The library with its instruction set chosen; raises `KernelUnavailable`."""
+    library = _open()
+    wanted = os.environ.get("V1_CPU_ISA")
+    if wanted and not library.v1_select(wanted.encode()):
+        known = ", ".join(name if runs else f"{name} (not on this CPU)" for name, runs in instruction_sets().items())
+        raise KernelUnavailable(f"V1_CPU_ISA={wanted}: this build has {known}")
+    isa = wanted or library.v1_select(None).decode()
+    if isa == "amx" and not wanted and not _amx_agrees(library):
+        isa = next(name for name, runs in instruction_sets().items() if runs and name != "amx")
+        library.v1_select(isa.encode())
+    return Library(isa, library.v1_attend, library.v1_schedule, library.v1_write)
+
+
+def _amx_agrees(library: ctypes.CDLL) -> bool:
+    """Whether a prefill on AMX tiles gives what the vector unit gives, within the rounding of bf16."""
+    tokens, heads, size = 80, 2, 72
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(tokens, heads, size, generator=generator).bfloat16() for _ in range(3))
+    starts = torch.tensor([0, tokens], dtype=torch.int32)
+    results = []
+    for isa in (b"avx512", b"amx"):
+        out = torch.full_like(q, float("nan"))
+        row, head = q.stride(0), q.stride(1)
+        addresses = (q, k, v, out, None, starts, starts, *[None] * 6)
+        strides = (row, head, 0, head, row, 0, head, row, row, head, 0, 0, 0)
+        sizes = (1, heads, heads, size, size, 0, 1, 1, 1, 0, 0, 1)
+        call = CALL.pack(
+            *(0 if x is None else x.data_ptr() for x in addresses), *strides, *sizes, size**-0.5, 0.0, 1.0, 1.0
+        )
+        if not library.v1_select(isa):
+            return False
+        library.v1_attend(call)
+        results.append(out.float())
+    return bool((results[0] - results[1]).abs().max() < 0.05)
