@@ -47,11 +47,16 @@ def fault() -> str | None:
     generator = torch.Generator().manual_seed(0)
     for case in _CASES:
         for name, measure in (("paged", _paged_error), ("dense", _dense_error)):
-            error = measure(case, generator)
-            if not error <= _TOLERANCE[case.dtype]:  # a NaN fails, too
+            try:
+                error = measure(case, generator)
+                wrong = f"is off by {error:.2g} (allowed: {_TOLERANCE[case.dtype]})"
+                passed = error <= _TOLERANCE[case.dtype]  # not for a NaN
+            except Exception as raised:  # whatever it is, this kernel must not serve
+                wrong, passed = f"raised {type(raised).__name__}: {raised}", False
+            if not passed:
                 return (
-                    f"the self-test of the {which().name} kernel failed: {name} attention, {case}, is off by "
-                    f"{error:.2g} (allowed: {_TOLERANCE[case.dtype]}); V1_CPU_KERNEL=torch serves without it"
+                    f"the self-test of the {which().name} kernel failed: {name} attention, {case}, {wrong}; "
+                    "V1_CPU_KERNEL=torch serves without it"
                 )
     return None
 
@@ -108,7 +113,9 @@ def _reference(case: _Case, query: Tensor, keys: Tensor, values: Tensor, *, caus
     """float64 [T, H, D], one request at a time, nothing shared with a kernel."""
     rows, group = [], _HEADS // _KV_HEADS
     slopes, sinks = _slopes(case), _sinks(case)
-    per_request = zip(torch.split(query, _QUERY_LENS), torch.split(keys, _SEQ_LENS), torch.split(values, _SEQ_LENS), strict=True)
+    per_request = zip(
+        torch.split(query, _QUERY_LENS), torch.split(keys, _SEQ_LENS), torch.split(values, _SEQ_LENS), strict=True
+    )
     for q, k, v in per_request:
         k, v = (x.double().repeat_interleave(group, dim=1).transpose(0, 1) for x in (k, v))  # [H, S, D]
         logits = q.double().transpose(0, 1) @ k.transpose(1, 2) * _HEAD_SIZE**-0.5  # [H, Q, S]
