@@ -164,6 +164,7 @@ def test_unknown_release_warns_once_and_leaves_vllm_alone(monkeypatch: pytest.Mo
         pytest.param("parallel_config", "decode_context_parallel_size", 2, id="a context divided over ranks"),
         pytest.param("cache_config", "cache_dtype", "nvfp4", id="a cache dtype we do not know"),
         pytest.param("model_config", "is_mm_prefix_lm", True, id="a multimodal prefix"),
+        pytest.param("model_config", "rswa_window", 64, id="R-SWA"),
     ],
 )
 def test_falls_back_for_a_configuration(monkeypatch: pytest.MonkeyPatch, part: str, name: str, value: Any) -> None:

@@ -49,6 +49,8 @@ def unsupported(vllm_config: Any) -> str | None:
     model = vllm_config.model_config
     if model is not None and getattr(model, "is_mm_prefix_lm", False):
         return "the model attends to images in both directions inside its prompt (multimodal prefix)"
+    if model is not None and getattr(model, "rswa_window", None) is not None:
+        return f"the model's attention is R-SWA (rswa_window={model.rswa_window})"
     return None
 
 
