@@ -118,6 +118,17 @@ def test_layer_is_made_as_vllm_makes_it() -> None:
     assert same is output and bool((output == 7.0).all())
 
 
+def test_slopes_keep_their_precision_in_a_bfloat16_model() -> None:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with set_current_vllm_config(VllmConfig()):
+            layer = BACKEND.get_impl_cls()(2, 32, 0.2, 2, [0.7071067811865476, 0.1], None, "auto")
+    finally:
+        torch.set_default_dtype(before)
+    assert layer.alibi_slopes.tolist() == pytest.approx([0.7071067811865476, 0.1], rel=1e-6)
+
+
 @pytest.mark.parametrize(
     ("value", "path"),
     [

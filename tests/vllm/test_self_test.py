@@ -11,8 +11,15 @@ torch = pytest.importorskip("torch")
 from v1_cpu.vllm_plugin import self_test  # noqa: E402
 
 
-def test_a_sound_kernel_passes() -> None:
-    assert self_test.fault() is None
+@pytest.mark.parametrize("default", ["float32", "bfloat16", "float16"])
+def test_a_sound_kernel_passes(default: str) -> None:
+    """vLLM builds a model's layers with the model's dtype as torch's default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, default))
+    try:
+        assert self_test.fault() is None
+    finally:
+        torch.set_default_dtype(before)
 
 
 def spoiled(monkeypatch: pytest.MonkeyPatch, function: str, **changes: Any) -> str | None:

@@ -86,6 +86,12 @@ class V1CPUImpl(TorchSDPABackendImpl, AttentionImpl):
         self.head_size_v = value.shape[-1]
         super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
 
+    def _per_head(self, name: str, values: Any) -> Tensor | None:
+        """Lists become float32 here: torch's default dtype is the model's while vLLM builds it, and would round them."""
+        if isinstance(values, (list, tuple)):
+            values = torch.tensor(values, dtype=torch.float32)
+        return super()._per_head(name, values)
+
 
 def __getattr__(name: str) -> Any:
     """`CPUAttentionBackend`: the class that serves the engine being built."""

@@ -1,7 +1,8 @@
 """A numeric self-test of the kernel that is about to serve: paged and dense attention against plain float64.
 
 It takes a fraction of a second, and covers what a miscompiled or misdetected kernel gets wrong: each dtype, prefill
-beside decode, scattered blocks, grouped heads, window, soft cap, ALiBi, sinks and the float8 cache.
+beside decode, scattered blocks, grouped heads, window, soft cap, ALiBi, sinks and the float8 cache. Every dtype is
+named: vLLM builds a model with the model's dtype as torch's default.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _draw(
     shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator, kv_cache_dtype: str = "auto"
 ) -> Tensor:
     """Random numbers; those for a float8 cache are drawn from what it can hold, so that only the kernel errs."""
-    numbers = torch.randn(shape, generator=generator)
+    numbers = torch.randn(shape, generator=generator, dtype=torch.float32)
     return numbers.to(torch.float8_e4m3fn).to(dtype) if kv_cache_dtype == "fp8" else numbers.to(dtype)
 
 
@@ -157,11 +158,11 @@ def _starts(lens: list[int]) -> Tensor:
 
 
 def _slopes(case: _Case) -> Tensor | None:
-    return torch.linspace(0.02, 0.4, _HEADS) if case.alibi else None
+    return torch.linspace(0.02, 0.4, _HEADS, dtype=torch.float32) if case.alibi else None
 
 
 def _sinks(case: _Case) -> Tensor | None:
-    return torch.linspace(-1.0, 2.0, _HEADS) if case.sinks else None
+    return torch.linspace(-1.0, 2.0, _HEADS, dtype=torch.float32) if case.sinks else None
 
 
 def _difference(got: Tensor, want: Tensor) -> float:
