@@ -87,7 +87,7 @@ class V1CPUImpl(TorchSDPABackendImpl, AttentionImpl):
         super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
 
     def _per_head(self, name: str, values: Any) -> Tensor | None:
-        """Lists become float32 here: torch's default dtype is the model's while vLLM builds it, and would round them."""
+        """Lists become float32: torch's default dtype is the model's while vLLM builds it, and would round them."""
         if isinstance(values, (list, tuple)):
             values = torch.tensor(values, dtype=torch.float32)
         return super()._per_head(name, values)
