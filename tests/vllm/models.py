@@ -1,0 +1,97 @@
+"""Makes tiny random-weight models for the engine tests: `python models.py FOLDER NAME...`, one folder per model.
+
+Weights are drawn wide, so that attention is sharp and a dropped window, cap or bias changes tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+
+VOCAB = 256
+SMALL = {
+    "vocab_size": VOCAB,
+    "hidden_size": 128,
+    "intermediate_size": 160,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 4096,
+    "initializer_range": 0.15,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+}
+GQA = {**SMALL, "num_key_value_heads": 2, "head_dim": 32, "tie_word_embeddings": False}
+MODELS = {
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**GQA)),
+    "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(**GQA, sliding_window=24)),
+    "gemma2": lambda: transformers.Gemma2ForCausalLM(
+        transformers.Gemma2Config(
+            **{**GQA, "tie_word_embeddings": True},
+            sliding_window=24,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=None,
+            query_pre_attn_scalar=32,
+        )
+    ),
+    "gemma3": lambda: transformers.Gemma3ForCausalLM(
+        transformers.Gemma3TextConfig(**GQA, sliding_window=24, query_pre_attn_scalar=32, sliding_window_pattern=2)
+    ),
+    "bloom": lambda: transformers.BloomForCausalLM(
+        transformers.BloomConfig(
+            vocab_size=VOCAB,
+            hidden_size=128,
+            n_layer=4,
+            n_head=4,
+            initializer_range=0.15,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
+    ),
+    "bert": lambda: transformers.BertModel(transformers.BertConfig(**SMALL)),
+}
+
+
+def make(folder: Path, name: str) -> None:
+    """Save one model; the same weights on every machine with this torch."""
+    torch.manual_seed(sum(name.encode()))
+    model = MODELS[name]()
+    model.eval().save_pretrained(folder / name)
+    words = {f"w{i}": i for i in range(VOCAB - 1)} | {"[UNK]": VOCAB - 1}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    names = {"unk_token": "[UNK]", "pad_token": "w2", "eos_token": "w1"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder / name)
+    if name == "llama":
+        make_lora(folder / "lora", model.config)
+
+
+def make_lora(folder: Path, config: Any) -> None:
+    """A rank-4 adapter of the query and value projections, in PEFT's files."""
+    weights = {}
+    for layer in range(config.num_hidden_layers):
+        for projection, width in (("q_proj", config.num_attention_heads), ("v_proj", config.num_key_value_heads)):
+            key = f"base_model.model.model.layers.{layer}.self_attn.{projection}"
+            weights[f"{key}.lora_A.weight"] = torch.randn(4, config.hidden_size)
+            weights[f"{key}.lora_B.weight"] = torch.randn(width * config.head_dim, 4) * 0.3
+    folder.mkdir()
+    safetensors.torch.save_file(weights, folder / "adapter_model.safetensors")
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "r": 4,
+        "lora_alpha": 8,
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (folder / "adapter_config.json").write_text(json.dumps(settings))
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[2:]:
+        make(Path(sys.argv[1]), wanted)

@@ -1,0 +1,78 @@
+"""Engines, one after the other: `python run_engine.py JOBS.json OUT.json`, in a process of its own.
+
+A job is `{"llm": arguments of LLM, "prompts": token ids, "max_tokens": n}`, or has `"task": "embed"`. With `"rounds"`
+the prompts are sent again, so that later rounds hit the prefix cache. A job that fails is `{"error": text}`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+
+def run(job: dict[str, Any]) -> dict[str, Any]:
+    """What the engine answers, and the class that attends where the engine lives in this process."""
+    from vllm import LLM
+
+    llm = LLM(**{"enforce_eager": True, **job["llm"]})
+    try:
+        return {**ask(llm, job), "impl": attention_classes(llm)}
+    finally:
+        close(llm)
+
+
+def ask(llm: Any, job: dict[str, Any]) -> dict[str, Any]:
+    from vllm import SamplingParams
+    from vllm.lora.request import LoRARequest
+
+    prompts = [{"prompt_token_ids": ids} for ids in job["prompts"]]
+    if job.get("task") == "embed":
+        return {"embeddings": [out.outputs.embedding for out in llm.embed(prompts, use_tqdm=False)]}
+    params = SamplingParams(
+        temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2
+    )
+    lora = LoRARequest("lora", 1, job["lora"]) if "lora" in job else None
+    answers = []
+    for _ in range(job.get("rounds", 1)):
+        for out in llm.generate(prompts, params, use_tqdm=False, lora_request=lora):
+            best = [sorted((p.logprob for p in step.values()), reverse=True)[:2] for step in out.outputs[0].logprobs]
+            answers.append(
+                {"tokens": list(out.outputs[0].token_ids), "logprobs": best, "cached": out.num_cached_tokens}
+            )
+    return {"answers": answers}
+
+
+def attention_classes(llm: Any) -> list[str]:
+    """Class names of the layers' implementations and their modules; empty for an engine in other processes."""
+    config = llm.llm_engine.vllm_config.compilation_config
+    layers = [layer for layer in config.static_forward_context.values() if hasattr(layer, "impl")]
+    return sorted({f"{base.__module__}.{base.__name__}" for layer in layers for base in type(layer.impl).__mro__})
+
+
+def close(llm: Any) -> None:
+    """End an engine, so that the next one finds nothing of it."""
+    from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
+
+    llm.llm_engine.engine_core.shutdown()
+    del llm
+    gc.collect()
+    cleanup_dist_env_and_memory()
+
+
+def main() -> None:
+    results = []
+    for job in json.loads(Path(sys.argv[1]).read_text()):
+        try:
+            results.append(run(job))
+        except Exception:
+            results.append({"error": traceback.format_exc()})
+        gc.collect()
+    Path(sys.argv[2]).write_text(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()
