@@ -38,7 +38,7 @@ test: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-chec
 	$(VLLM)/bin/python -m pytest -m "not slow" $(VLLM_TESTS)
 
 test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
-	V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
+	V1_RANDOM=1 V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
 	$(VLLM)/bin/python -m pytest $(VLLM_TESTS)
 
 lint: $(VENV)/installed-test

@@ -685,7 +685,7 @@ class TorchSDPABackendImpl:
     def _per_head(self, name: str, values: Any) -> Tensor | None:
         if values is None:
             return None
-        tensor = torch.as_tensor(values).detach().to(torch.float32).contiguous()
+        tensor = torch.as_tensor(values, dtype=torch.float32).detach().contiguous()  # not the process's default dtype
         if tensor.shape != (self.num_heads,):
             raise ValueError(f"{name}: shape {tuple(tensor.shape)}; must be [H] with H = {self.num_heads}")
         return tensor

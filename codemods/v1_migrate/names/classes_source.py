@@ -145,7 +145,7 @@ def _method(node: ast.FunctionDef | ast.AsyncFunctionDef, members: dict[str, str
             case ast.Call(func=ast.Name(id="setattr"), args=[ast.Name(id=owner), name, *_]) if owner == this:
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     members.setdefault(name.value, kind)
-                else:
+                elif kind == "a":  # on an instance a computed name adds nothing to the class
                     computed = True
             case ast.Call(func=ast.Attribute(value=ast.Attribute(value=ast.Name(id=owner), attr="__dict__"))):
                 computed |= owner == this
