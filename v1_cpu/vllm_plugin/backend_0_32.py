@@ -16,7 +16,6 @@ from vllm.config import get_current_vllm_config
 from vllm.v1.attention.backend import (
     AttentionBackend,
     AttentionImpl,
-    AttentionMetadata,
     AttentionMetadataBuilder,
     MultipleOf,
 )
@@ -26,7 +25,6 @@ from vllm.v1.kv_cache_interface import KVCacheLayout
 from v1_cpu.backend import (
     TorchSDPABackend,
     TorchSDPABackendImpl,
-    TorchSDPAMetadata,
     TorchSDPAMetadataBuilderV1,
 )
 from v1_cpu.specs import AttentionType
@@ -68,10 +66,6 @@ class V1CPUMetadataBuilder(TorchSDPAMetadataBuilderV1, AttentionMetadataBuilder)
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
         # vLLM's cross-attention works out slots in build(): another group's metadata would carry the wrong ones.
         self.supports_update_block_table = self.attn_type != AttentionType.ENCODER_DECODER
-
-
-class V1CPUMetadata(TorchSDPAMetadata, AttentionMetadata):
-    """One batch, recognisable for code that asks for vLLM's type."""
 
 
 class V1CPUImpl(TorchSDPABackendImpl, AttentionImpl):
