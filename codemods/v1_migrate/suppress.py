@@ -63,8 +63,8 @@ def apply(
 ) -> tuple[list[Finding], int]:
     """Findings of the file as it is on disk that no comment suppresses, and the number of those that are.
 
-    `known` are the slugs of all rules by their ids, `active` the ids of the rules that ran (None: all of them, unchecked). Of a rule
-    that did not run nobody can say whether a comment suppresses it.
+    `known` are the slugs of all rules by their ids, `active` the ids of the rules that ran (None: all of them,
+    unchecked). Of a rule that did not run nobody can say whether a comment suppresses it.
     """
     found = comments(source, python=python)
     if not found:
