@@ -71,25 +71,23 @@ def rewrite_stdin(request: Request, filename: str, view: View) -> int:
 
 def explain(wanted: str, target_option: str | None, attention: str) -> int:
     """A rule's page, or what became of a vllm name."""
-    from . import explain as explanation
-    from . import target
-    from .names.index import Index
     from .rules import all_rules
 
     for rule in all_rules():
         if wanted.upper() == rule.id or wanted.lower() == rule.slug:
             click.echo(f"# {rule.id}: {rule.summary}\n\n{rule.doc}")
             return 0
+    from .names import explain as explanation
+
     try:
-        chosen = target.resolve(Index.load(), target_option, None, "")
-    except ValueError as error:
-        raise Failure(str(error)) from None
-    said = explanation.name(wanted, chosen, attention)
-    if said is None:
+        said = explanation.explain(wanted, target_option, "v1_cpu" if attention == "v1_cpu" else "vllm")
+    except explanation.UnknownName:
         near = explanation.names_like(wanted)
         hint = f"; did you mean {', '.join(near)}?" if near else "; `v1-migrate rules` lists the rules"
-        raise Failure(f"{wanted!r} is neither a rule nor a name of vllm{hint}")
-    click.echo(said, nl=False)
+        raise Failure(f"{wanted!r} is neither a rule nor a name of vllm{hint}") from None
+    except ValueError as error:
+        raise Failure(str(error)) from None
+    click.echo(said)
     return 0
 
 

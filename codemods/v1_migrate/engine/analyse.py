@@ -279,9 +279,10 @@ def _skipped(rel: str, reason: str, line: int = 0) -> Finding:
 
 
 def _given_up(rel: str, findings: list[Finding], why: str) -> list[Finding]:
-    kept = [replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES) if finding.edits else finding
-            for finding in findings]  # fmt: skip
+    kept = [_by_hand(finding) if finding.edits else finding for finding in findings]
     first = min((finding.line for finding in findings if finding.edits), default=1)
+    culprit = re.match(rf"{re.escape(rel)}:(\d+):", why)  # as an EditError begins
+    first = int(culprit[1]) if culprit else first
     return [
         Finding(
             rel,
@@ -296,6 +297,16 @@ def _given_up(rel: str, findings: list[Finding], why: str) -> list[Finding]:
         ),
         *kept,
     ]
+
+
+def _by_hand(finding: Finding) -> Finding:
+    """The finding without its edits, which its advice puts into words."""
+    edit = finding.edits[0]
+    written = f"write `{edit.replacement}` for `{edit.expected}`" if edit.replacement else f"delete `{edit.expected}`"
+    short = len(finding.edits) == 1 and "\n" not in edit.expected + edit.replacement and edit.expected
+    by_hand = f"By hand: {written}." if short else "Its edit was given up: make the change by hand."
+    advice = f"{finding.advice} {by_hand}".strip()
+    return replace(finding, edits=(), safety=Safety.MANUAL, effort=Effort.MINUTES, advice=advice)
 
 
 def _once(findings: Iterable[Finding]) -> list[Finding]:

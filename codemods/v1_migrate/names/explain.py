@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
+from collections import defaultdict
 
-from .curated import Curated, Entry, Fate, Setting, gone_in
+from .curated import Attention, Curated, Entry, Fate, Setting, gone_in
 from .index import Index
 from .releases import sort_key
 
@@ -18,10 +19,11 @@ class UnknownName(ValueError):
     """No release has such a name, and the table does not know it either."""
 
 
-def explain(name: str, target: str | None = None) -> str:
+def explain(name: str, target: str | None = None, attention: Attention = "vllm") -> str:
     """Everything known about a dotted name, a bare last part, an environment variable or an option.
 
-    `target` names one release; without it every target is described. Raises UnknownName and UnknownRelease.
+    `target` names one release; without it every target is described. CPU attention names go where `attention` says.
+    Raises UnknownName and UnknownRelease.
     """
     index, curated = Index.load(), Curated.load()
     target = index.release(target) if target else None
@@ -29,7 +31,9 @@ def explain(name: str, target: str | None = None) -> str:
     if setting is not None:
         return _setting_text(setting)
     if name.startswith("vllm.") or name == "vllm":
-        return _name_text(name, target, index, curated)
+        if not index.known(name) and curated.fate(name, target or index.releases[-1], attention) is None:
+            raise UnknownName(f"{name}: no release of the index has it, and no table tells where it went")
+        return _name_text(name, target, index, curated, attention)
     found = candidates(name, index, curated)
     if not found:
         raise UnknownName(
@@ -37,18 +41,31 @@ def explain(name: str, target: str | None = None) -> str:
             "give the full dotted name (vllm....), a class or function name, VLLM_VARIABLE or --option"
         )
     if len(found) == 1:
-        return _name_text(found[0], target, index, curated)
-    return _candidates_text(name, found, target, index, curated)
+        return _name_text(found[0], target, index, curated, attention)
+    return _candidates_text(name, found, target, index, curated, attention)
 
 
 def candidates(name: str, index: Index, curated: Curated) -> list[str]:
-    """Full names whose last parts are `name`, those with a row first."""
+    """Full names whose last parts are `name`, those with a row first, V0's before V1's."""
     tail = f".{name}"
     rows = [entry.old for entry in curated.entries() if entry.old.endswith(tail)]
     last = name.rpartition(".")[2]
     defined = {dotted for release in index.releases for dotted in index.definitions(last, release)}
     modules = {m for r in index.releases for m in index.modules(r) if m.endswith(tail)}
-    return rows + sorted(d for d in defined | modules if d.endswith(tail) and d not in rows)
+    return sorted(rows, key=lambda dotted: dotted.startswith("vllm.v1.")) + sorted(
+        d for d in defined | modules if d.endswith(tail) and d not in rows
+    )
+
+
+def names_like(wanted: str) -> list[str]:
+    """Dotted names of the curated table that end like, or look like, what was typed."""
+    import difflib
+
+    by_last: defaultdict[str, list[str]] = defaultdict(list)
+    for entry in Curated.load().entries():
+        by_last[entry.old.rpartition(".")[2]].append(entry.old)
+    near = difflib.get_close_matches(wanted.rpartition(".")[2], by_last, 3, 0.8)
+    return [dotted for last in near for dotted in sorted(by_last[last])][:6]
 
 
 def _setting(name: str, curated: Curated) -> Setting | None:
@@ -68,11 +85,11 @@ def _setting_text(setting: Setting) -> str:
     return "\n".join([*lines, "", _wrapped(setting.advice)])
 
 
-def _name_text(name: str, target: str | None, index: Index, curated: Curated) -> str:
+def _name_text(name: str, target: str | None, index: Index, curated: Curated, attention: Attention) -> str:
     lines = [name, _history(name, index)]
     targets = [target] if target else [r for r in index.releases if sort_key(r) >= sort_key(FIRST_V1_ONLY)]
-    lines += _journey(name, targets, index, curated)
-    fate = _telling(name, targets, index, curated)
+    lines += _journey(name, targets, index, curated, attention)
+    fate = _telling(name, targets, index, curated, attention)
     if fate is not None:
         if fate.difference:
             lines += ["", _wrapped(f"What differs: {fate.difference}")]
@@ -97,11 +114,11 @@ def _history(name: str, index: Index) -> str:
     return f"  {kind.replace('reexport:', 're-exported ')}; in {span}{home}"
 
 
-def _journey(name: str, targets: list[str], index: Index, curated: Curated) -> list[str]:
+def _journey(name: str, targets: list[str], index: Index, curated: Curated, attention: Attention) -> list[str]:
     """One line for each stretch of targets that share an answer."""
     stretches: list[tuple[str, str, str]] = []
     for release in targets:
-        text = _answer(name, release, index, curated)
+        text = _answer(name, release, index, curated, attention)
         if stretches and stretches[-1][2] == text:
             stretches[-1] = (stretches[-1][0], release, text)
         else:
@@ -109,8 +126,8 @@ def _journey(name: str, targets: list[str], index: Index, curated: Curated) -> l
     return [f"  {a if a == b else f'{a} ... {b}':<22} {text}" for a, b, text in stretches]
 
 
-def _answer(name: str, release: str, index: Index, curated: Curated) -> str:
-    fate = curated.fate(name, release)
+def _answer(name: str, release: str, index: Index, curated: Curated, attention: Attention) -> str:
+    fate = curated.fate(name, release, attention)
     found = index.resolve(name, release).found
     if found:
         return "still there"
@@ -119,9 +136,9 @@ def _answer(name: str, release: str, index: Index, curated: Curated) -> str:
     return "cannot be known from source" if found is None else "gone"
 
 
-def _telling(name: str, targets: list[str], index: Index, curated: Curated) -> Fate | None:
+def _telling(name: str, targets: list[str], index: Index, curated: Curated, attention: Attention) -> Fate | None:
     """The fate whose words are worth printing: on the newest target that lacks the name, else any."""
-    fates = [(r, curated.fate(name, r)) for r in reversed(targets)]
+    fates = [(r, curated.fate(name, r, attention)) for r in reversed(targets)]
     for release, fate in fates:
         if fate is not None and index.resolve(name, release).found is False:
             return fate
@@ -141,10 +158,12 @@ def _footer(name: str, entry: Entry | None, index: Index, target: str) -> list[s
     return ["", *lines] if lines else []
 
 
-def _candidates_text(name: str, found: list[str], target: str | None, index: Index, curated: Curated) -> str:
+def _candidates_text(
+    name: str, found: list[str], target: str | None, index: Index, curated: Curated, attention: Attention
+) -> str:
     release = target or index.releases[-1]
     lines = [f"{len(found)} names end in {name}; on {release}:"]
-    lines += [f"  {dotted}\n      {_answer(dotted, release, index, curated)}" for dotted in found[:_LISTED]]
+    lines += [f"  {dotted}\n      {_answer(dotted, release, index, curated, attention)}" for dotted in found[:_LISTED]]
     if len(found) > _LISTED:
         lines.append(f"  and {len(found) - _LISTED} more")
     return "\n".join([*lines, "", "Give one of them in full for its history and advice."])

@@ -76,12 +76,21 @@ def test_diff_and_another_format_exclude_each_other(cli: Run, tree: Tree) -> Non
     refused(cli("rewrite", tree(a="OLD\n"), "--diff", "--format", "json"), "--diff")
 
 
-def test_explain_knows_what_it_does_not_know(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from v1_migrate import explain
-
-    monkeypatch.setattr(explain, "name", lambda *_: None)
-    monkeypatch.setattr(explain, "names_like", lambda _: ["vllm.worker.worker.Worker"])
-    refused(cli("explain", "Worker"), "neither a rule nor a name of vllm", "did you mean vllm.worker.worker.Worker")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        pytest.param(
+            ["CPUWroker"], ("neither a rule nor a name", "vllm.worker.cpu_worker.CPUWorker"), id="a bare name"
+        ),
+        pytest.param(["vllm.no.such.thing_at_all"], ("neither a rule nor a name", "lists the rules"), id="a path"),
+        pytest.param(["CPUWorker", "--target", "0.77"], ("0.77", "0.32.0"), id="a release"),
+    ],
+)
+def test_explain_knows_what_it_does_not_know(arguments: list[str], words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "v1_migrate", "explain", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert [word for word in words if word not in done.stderr] == []
 
 
 def test_an_unreadable_file_is_a_finding_and_the_others_are_done(

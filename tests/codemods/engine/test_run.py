@@ -122,3 +122,14 @@ def test_a_baseline_or_report_in_the_tree_is_not_looked_at(tmp_path: Path) -> No
         ("b.json", False),
         ("c.json", True),
     ]
+
+
+def test_findings_of_a_file_that_was_given_up_say_what_to_write() -> None:
+    from v1_migrate.engine.analyse import _given_up
+    from v1_migrate.findings import Edit, Finding, Severity
+
+    edits = (Edit(0, 3, "old", "new"),)
+    finding = Finding("a.py", 1, 1, 1, 4, "V1M001", "m", Severity.ERROR, advice="Look.", edits=edits)
+    said, kept = _given_up("a.py", [finding], "a.py:7:2: 'x' is edited twice, differently")
+    assert (said.rule, said.line) == ("V1M902", 7)
+    assert (kept.edits, kept.advice) == ((), "Look. By hand: write `new` for `old`.")

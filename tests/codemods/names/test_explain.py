@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from v1_migrate.names.explain import UnknownName, explain
 from v1_migrate.names.releases import UnknownRelease
@@ -66,3 +69,16 @@ def test_errors() -> None:
         explain("NoSuchThing")
     with pytest.raises(UnknownRelease):
         explain("CPUWorker", "0.0.1")
+
+
+def test_the_attention_names_go_where_they_are_asked_to() -> None:
+    """By the command line, which takes the bare name, too; V0's name comes first."""
+    command = [sys.executable, "-m", "v1_migrate", "explain", "TorchSDPABackend"]
+    said = [
+        subprocess.run([*command, *more], capture_output=True, text=True, check=True).stdout
+        for more in ([], ["--attention", "v1_cpu"])
+    ]
+    assert "v1_cpu.TorchSDPABackend" not in said[0] and "v1_cpu.TorchSDPABackend (" in said[1]
+    for text in said:
+        old, new = "  vllm.attention.backends.torch_sdpa.", "  vllm.v1.attention.backends.cpu_attn."
+        assert 0 < text.index(old) < text.index(new)
