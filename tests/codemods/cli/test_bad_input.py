@@ -173,7 +173,12 @@ def test_a_really_full_disk(tree: Tree, tmp_path: Path) -> None:
 
 def test_control_c_while_looking_writes_nothing(tree: Tree) -> None:
     root = tree(a="OLD\n", b="SLOW\n")
-    process = subprocess.Popen([sys.executable, str(FAKE), "rewrite", str(root)], stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, str(FAKE), "rewrite", str(root)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background has it ignored
+    )
     deadline = time.monotonic() + 60
     while not (root / "b.started").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
