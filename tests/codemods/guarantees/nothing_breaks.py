@@ -174,6 +174,8 @@ def _read_in(source: bytes, path: str, scope: str, name: str) -> bool:
         node = inner[0]
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return True
+    if name in {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}:
+        return False  # the parameter still binds it
     return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in ast.walk(node))
 
 
