@@ -35,6 +35,9 @@ class Effort(StrEnum):
     DAYS = "days"
 
 
+Span = tuple[int, int, int, int]  # line, column, end line, end column, as in a finding
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """Replace text[start:end], which must read `expected`. Offsets count characters of the decoded file."""
@@ -64,6 +67,7 @@ class Finding:
     primary: bool = True  # False: a further use of a name that another finding of this file introduces
     edits: tuple[Edit, ...] = field(default=(), repr=False)
     fixed: bool = False  # the edits were written (or would be, under --diff and --check)
+    edited: tuple[Span, ...] = ()  # where they are; an import that only folded code needed stands far from the finding
 
     @property
     def open(self) -> bool:

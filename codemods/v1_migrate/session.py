@@ -214,7 +214,9 @@ class Session:
         else:
             found, text = _before(result), old
         if self.request.command == "verify":
-            found = [replace(finding, fixed=False) for finding in found if finding.severity is Severity.ERROR]
+            found = [
+                replace(finding, fixed=False, edited=()) for finding in found if finding.severity is Severity.ERROR
+            ]
         source = Source(result.rel, b"", text)
         for finding in found:
             self.findings.append(finding)

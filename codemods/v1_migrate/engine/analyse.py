@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import warnings
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import suppress
 from ..discover import File, Kind
-from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..findings import Edit, Effort, Finding, Safety, Severity, Span
 from ..rules import all_rules, slugs
 from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrences import Occurrence, occurrences
 from .parse import Unparsable, parse
-from .references import References
-from .scopes import walk
 from .tree import Tree
 from .verdicts import Judge
 from .verify import lost_names, unbound_names
@@ -95,6 +94,7 @@ class Analyser:
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
         self.phases = sorted({rule.phase for rule in self.rules} | {Phase.NAMES})
         self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
+        self._opened: list[PythonFile] = []  # the file in hand, text by text
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
     def file(self, file: File) -> Result:
@@ -119,7 +119,14 @@ class Analyser:
 
     def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
         """Look at a text that is already there."""
-        place = Place(kind, module, package)
+        try:
+            return self._result(source, Place(kind, module, package))
+        finally:
+            for file in self._opened:
+                file.forget()
+            self._opened.clear()
+
+    def _result(self, source: Source, place: Place) -> Result:
         try:
             outcome = self._phases(self._open(source, place), place, edit=True)
             if self.settle and outcome.edited and self._phases(outcome.file, place, edit=True).edited:
@@ -147,7 +154,7 @@ class Analyser:
                     after = self._edited(outcome.file, place, edits, folds)
                 except GivenUp as error:
                     return self._undone(source, place, str(error))
-                findings = [replace(f, fixed=bool(f.edits)) for f in findings]
+                findings = [_fixed(f, outcome.file.source) if f.edits else f for f in findings]
                 outcome.before += outcome.at_first(findings)
                 before = outcome.file.source
                 outcome.findings = _moved(outcome.findings, edits, before, after.source.text)
@@ -185,11 +192,9 @@ class Analyser:
         if not place.python:
             return TextFile(source, self.tree, place.kind, self.judge, self.settings)
         parsed = parse(source.text)
-        model = walk(parsed.tree, parsed.extra)
-        references = References(model, place.package)
-        return PythonFile(
-            source, self.tree, place.module, place.package, parsed, model, references, self.judge, self.settings
-        )
+        file = PythonFile(source, self.tree, place.module, place.package, parsed, self.judge, self.settings)
+        self._opened.append(file)
+        return file
 
     def _collect(self, file: AnyFile, phase: int) -> list[Finding]:
         findings: list[Finding] = []
@@ -235,14 +240,28 @@ class Analyser:
             raise GivenUp(f"the result would not be valid Python ({error})") from None
         if isinstance(file, PythonFile) and isinstance(again, PythonFile):
             # Folding takes blocks and names away on purpose; what is still read must still be bound.
-            trees = file.parsed.tree, again.parsed.tree
-            lost = unbound_names(file.model, again.model) if folds else lost_names(*trees)
+            if folds:
+                lost = unbound_names(file.model, again.model)
+            else:
+                lost = lost_names(file.parsed.tree, again.parsed.tree, _touched(source, edits))
             if folds and not _compiles(after.text) and _compiles(source.text):
                 raise GivenUp("the result would not compile")
             if lost:
                 names = ", ".join(f"`{name}`" for name in sorted(lost)[:3])
                 raise GivenUp(f"the result would no longer bind {names}")
         return again
+
+
+def _touched(source: Source, edits: Sequence[Edit]) -> Callable[[ast.stmt], bool]:
+    """Whether an edit, sorted by place with the others, reaches into the lines of a statement."""
+    firsts = [source.position(edit.start)[0] for edit in edits]
+    lasts = [source.position(edit.end)[0] for edit in edits]
+
+    def touched(statement: ast.stmt) -> bool:
+        index = bisect_left(lasts, statement.lineno)  # edits do not overlap: both lists are sorted
+        return index < len(firsts) and firsts[index] <= (statement.end_lineno or statement.lineno)
+
+    return touched
 
 
 def _compiles(text: str) -> bool:
@@ -321,6 +340,12 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
+def _fixed(finding: Finding, source: Source) -> Finding:
+    """The finding with its edits made, and the places of them in the text before."""
+    places = sorted({(*source.position(edit.start), *source.position(edit.end)) for edit in finding.edits})
+    return replace(finding, fixed=True, edited=tuple(places))
+
+
 def _inverse(edits: list[Edit]) -> list[Edit]:
     """The edits that undo these, which are sorted by place."""
     inverse, shift = [], 0
@@ -335,9 +360,11 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
     """The findings at the places they have in the new text."""
     starts = [edit.start for edit in edits]
     ends: dict[Edit, int] = {}  # where what an edit writes ends in the new text
+    written: dict[tuple[int, int], tuple[int, int]] = {}  # its span before and after
     shifts = [0]
     for edit in edits:
         ends[edit] = edit.start + shifts[-1] + len(edit.replacement)
+        written[edit.start, edit.end] = edit.start + shifts[-1], ends[edit]
         shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
     target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
 
@@ -371,5 +398,20 @@ def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text:
             new_end = max([new_end, *own])
         line, column = target.position(new_start)
         end_line, end_column = target.position(max(new_start, new_end))
-        out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column))
+        places = tuple(_place(span, source, target, written, moved) for span in finding.edited)
+        out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column, edited=places))
     return out
+
+
+def _place(
+    span: Span,
+    source: Source,
+    target: Source,
+    written: dict[tuple[int, int], tuple[int, int]],
+    moved: Callable[[int, bool], int],
+) -> Span:
+    """The place of an edit in the new text."""
+    start = source.line_starts[span[0] - 1] + span[1] - 1
+    end = source.line_starts[span[2] - 1] + span[3] - 1
+    start, end = written.get((start, end)) or (moved(start, False), moved(end, True))
+    return (*target.position(start), *target.position(max(start, end)))

@@ -10,7 +10,7 @@ from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..source import Source
 from .parse import Parsed
 from .references import Reference, References
-from .scopes import Model
+from .scopes import Model, walk
 from .tree import Tree
 from .verdicts import Judge
 
@@ -93,12 +93,26 @@ class PythonFile(AnyFile):
     module: str  # dotted name of this file
     package: str  # where its relative imports start
     parsed: Parsed
-    model: Model
-    references: References
     judge: Judge
     settings: Settings
     blocked: frozenset[str] = frozenset()
     plans: dict[object, object] = field(default_factory=dict, repr=False)  # what rules that plan together share
+
+    @cached_property
+    def model(self) -> Model:
+        """Scopes, uses and nodes: walked when first asked for, since the last text of an edited file may need none."""
+        return walk(self.parsed.tree, self.parsed.extra)
+
+    @cached_property
+    def references(self) -> References:
+        """Imports of vLLM and the uses of what they bind."""
+        return References(self.model, self.package)
+
+    def forget(self) -> None:
+        """Let go of what refers back to itself, so that the memory is free without a search for garbage."""
+        if "model" in self.__dict__:
+            self.model.forget()
+        self.__dict__.clear()
 
     @cached_property
     def removed(self) -> bool:

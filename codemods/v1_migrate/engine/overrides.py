@@ -93,6 +93,8 @@ def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str
 
 def _before(index: Index, dotted: str, target: str) -> tuple[Param, ...] | None:
     """The parameters in the newest release that has V0 and the method, else in the newest before the target."""
+    if not index.known(dotted):
+        return None
     newest_first = older(index, target)[::-1]
     in_order = sorted(newest_first, key=lambda release: not is_v0(release))  # stable: V0 first, newest first
     release = next((release for release in in_order if index.resolve(dotted, release).found), "")

@@ -117,14 +117,9 @@ class References:
     def _interesting_names(self, model: Model) -> set[str]:
         """Names that some binding anywhere in the file ties to vllm."""
         names: set[str] = set()
-        scopes: set[int] = set()
-        stack: list[Scope] = [model.module, *(use.scope for use in model.uses)]
-        for scope in stack:
-            if id(scope) in scopes:
-                continue
-            scopes.add(id(scope))
+        for scope in model.scopes:
             for name, bindings in scope.bindings.items():
-                if any(self._target(binding, 0) for binding in bindings):
+                if name not in names and any(self._target(binding, 0) for binding in bindings):
                     names.add(name)
         names.update(imported.local for imported in self.imports)
         return names

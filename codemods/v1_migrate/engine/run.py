@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 _CHUNK = 8
 _FILES_PER_WORKER = 20  # below that, a worker costs more than it does
 _RECURSION_LIMIT = 10_000
-_GC_THRESHOLD = 200_000
+_GC_THRESHOLD = 500_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,12 @@ class Model:
     uses: list[Use]
     nodes: dict[type[ast.AST], list[Node]]
     imports: list[Node]  # Import and ImportFrom statements, in the order of the text
+    scopes: list[Scope]
+
+    def forget(self) -> None:
+        """Let go of what refers back to itself, so that the memory is free without a search for garbage."""
+        for scope in self.scopes:
+            scope.bindings.clear()
 
     def every(self, *types: type[ast.AST]) -> Iterator[Node]:
         """All nodes of these types, type by type."""
@@ -147,7 +153,8 @@ def walk(tree: ast.Module, extra: list[ast.expr]) -> Model:
     for expression in extra:
         walker.visit(expression, (tree, "extra", None))
     walker.bind_nonlocals()
-    return Model(walker.module, walker.uses, walker.nodes, walker.imports)
+    walker.handlers.clear()  # they are bound to the walker, which would keep everything alive
+    return Model(walker.module, walker.uses, walker.nodes, walker.imports, walker.scopes)
 
 
 class _Walker:
@@ -155,18 +162,19 @@ class _Walker:
 
     def __init__(self, tree: ast.Module) -> None:
         self.module = self.scope = Scope("module", tree, None)
+        self.scopes = [self.module]
         self.uses: list[Use] = []
         self.nodes: dict[type[ast.AST], list[Node]] = defaultdict(list)
         self.imports: list[Node] = []
         self.nonlocals: list[Binding] = []
         for kind in KEPT:
             self.nodes[kind] = []
-        self._handlers = {
+        self.handlers = {
             kind: getattr(self, "_" + kind.__name__) for kind in _FIELDS if hasattr(self, "_" + kind.__name__)
         }
 
     def visit(self, node: ast.AST, path: Path) -> None:
-        handler = self._handlers.get(node.__class__)
+        handler = self.handlers.get(node.__class__)
         if handler is not None:
             handler(node, path)
         else:
@@ -177,7 +185,7 @@ class _Walker:
         kept = self.nodes.get(kind)
         if kept is not None:
             kept.append(Node(node, path, self.scope))
-        handlers = self._handlers
+        handlers = self.handlers
         for name in _FIELDS[kind]:
             value = getattr(node, name, None)
             if value.__class__ is list:
@@ -324,6 +332,7 @@ class _Walker:
     def _enter(self, kind: str, node: ast.AST) -> Scope:
         outer = self.scope
         self.scope = Scope(kind, node, outer)
+        self.scopes.append(self.scope)
         return outer
 
     def _FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, path: Path) -> None:

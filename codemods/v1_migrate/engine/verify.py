@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from .both import is_guarded_import
 from .scopes import Model
@@ -11,9 +11,21 @@ from .scopes import Model
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
-def lost_names(before: ast.Module, after: ast.Module) -> set[str]:
-    """Names that some block (a module, a body, an arm of an `if` or `try`) bound before and does not bind after."""
-    old, new = list(_blocks(before)), list(_blocks(after))
+def lost_names(before: ast.Module, after: ast.Module, touched: Callable[[ast.stmt], bool] | None = None) -> set[str]:
+    """Names that some block (a module, a body, an arm of an `if` or `try`) bound before and does not bind after.
+
+    Statements of the old module that are not `touched` by an edit are as they were, and not looked at.
+    """
+    if touched is None or len(before.body) != len(after.body):
+        return _lost(list(_blocks(before)), list(_blocks(after)))
+    pairs = [(old, new) for old, new in zip(before.body, after.body, strict=True) if touched(old)]
+    lost = {name for old, _ in pairs for name in _bound(old)} - {name for new in after.body for name in _bound(new)}
+    for old, new in pairs:
+        lost |= _lost(list(_blocks(old)), list(_blocks(new)))
+    return lost
+
+
+def _lost(old: list[set[str]], new: list[set[str]]) -> set[str]:
     if len(old) != len(new):
         return set().union(*old) - set().union(*new) or {"a block"}
     lost: set[str] = set()

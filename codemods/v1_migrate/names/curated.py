@@ -33,7 +33,6 @@ class Curated:
         self._also: dict[str, str] = content["also"]
         self._modules: dict[str, str] = content["modules"]
         self._settings: dict[str, list[Any]] = content["settings"]
-        self._newest = tuple(reversed(index.releases))
 
     @classmethod
     def load(cls) -> Curated:
@@ -127,7 +126,7 @@ class Curated:
 
     def _last(self, dotted: str) -> str | None:
         """The newest release that has a name."""
-        return next((r for r in self._newest if self._index.resolve(dotted, r).found), None)
+        return self._index.newest_with(dotted) or None
 
     def _plain_advice(self, entry: Entry, new: str | None, target: str) -> str:
         """What the destinations alone say."""
@@ -217,10 +216,9 @@ class Curated:
 
 def gone_in(index: Index, dotted: str) -> str:
     """The first release without a name, after the last one that has it; "" if the newest has it."""
-    for i in range(len(index.releases) - 1, -1, -1):
-        if index.resolve(dotted, index.releases[i]).found is not False:
-            return index.releases[i + 1] if i + 1 < len(index.releases) else ""
-    return index.releases[0] if index.releases else ""
+    last = index.newest_with(dotted, doubtful=True)
+    following = index.releases.index(last) + 1 if last else 0
+    return index.releases[following] if following < len(index.releases) else ""
 
 
 @lru_cache(maxsize=1)

@@ -57,6 +57,8 @@ class Index:
             for i, release in enumerate(store.releases):
                 self._by_release.setdefault(release, ReleaseNames(store, 1 << i))
         self.releases: tuple[str, ...] = tuple(sorted(self._by_release, key=sort_key))  # oldest first
+        self._lasts: dict[tuple[str, bool], str] = {}
+        self._known: dict[str, bool] = {}
 
     @classmethod
     def load(cls, extra: Sequence[Path] = (), user: bool = True) -> Index:
@@ -101,7 +103,23 @@ class Index:
 
     def known(self, dotted: str) -> bool:
         """The name is there in at least one release."""
-        return any(self.resolve(dotted, r).found for r in self.releases)
+        known = self._known.get(dotted)
+        if known is None:
+            known = self._known[dotted] = any(self.resolve(dotted, r).found for r in self.releases)
+        return known
+
+    def newest_with(self, dotted: str, *, doubtful: bool = False) -> str:
+        """The newest release that has the name, or of which that cannot be told (`doubtful`); "" if there is none.
+
+        All releases are asked, newest first: some names went, came back and went again. Kept.
+        """
+        key = dotted, doubtful
+        last = self._lasts.get(key)
+        if last is None:
+            answers = ((r, self.resolve(dotted, r).found) for r in reversed(self.releases))
+            last = next((r for r, found in answers if found or (doubtful and found is None)), "")
+            self._lasts[key] = last
+        return last
 
     def runtime(self, dotted: str, release: str) -> bool:
         """The name is there, and not for type checkers only."""

@@ -37,6 +37,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "effort": finding.effort.value,
         "primary": finding.primary,
         "fixed": finding.fixed,
+        "edited": sorted({(line, end_line) for line, _, end_line, _ in finding.edited}),
     }
 
 

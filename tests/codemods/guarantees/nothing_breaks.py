@@ -17,13 +17,12 @@ from typing import Any
 
 from guarantees.bound import SCOPES, Lost, block, by_scope, lost
 from guarantees.namespace import absolute
-from guarantees.oracle import Findings, by_path, covering
+from guarantees.oracle import Findings, by_path
 from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
 FOLDING = ("V1M2", "V1M3")  # rules that take branches, marks and parameters away
-ALIGNMENT = 3
 GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
 
 
@@ -94,18 +93,14 @@ def _files(tree: Path) -> Iterator[str]:
 def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
     fixed = [f for f in findings.get(name, ()) if f["fixed"]]
     left, right = lines(one), lines(two)
-    imports = _import_spans(two) if name.endswith(".py") else []
+    places = [place for f in fixed for place in f["edited"]]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
         first, last = (j1 + 1, j2) if j2 > j1 else (j1, j1 + 1)
-        if j2 == j1:  # where lines were taken out is a matter of how the rest is aligned
-            first, last = max(first - ALIGNMENT, 1), last + ALIGNMENT
-        said = covering(fixed, *_widened(first, last, imports))
-        stripped = {line.strip() for line in left[max(i1 - ALIGNMENT, 0) : i2 + ALIGNMENT]}
-        if not said and _folded(fixed) and all(line.strip() in stripped for line in right[j1:j2]):
-            continue  # taken out or de-indented with a branch, a `with` or an import that only it needed
-        if not said:
+        # Of equal lines side by side it is a matter of taste which ones went, and a comparison of lines takes the first.
+        slack = _repeated(left, i1, i2, right, j1, j2)
+        if not any(low <= last + slack and high >= first - slack for low, high in places):
             damage.offences["only-findings"].append(f"{name}:{first}: changed, and no fixed finding says so")
         allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
         wrong = {_end(line) for line in right[j1:j2]} - allowed
@@ -115,19 +110,18 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
         damage.offences["faithful-bytes"].append(f"{name}: {_encoding(one)} became {_encoding(two)}")
 
 
-def _import_spans(source: bytes) -> list[tuple[int, int]]:
-    try:
-        tree = parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
-    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
-
-
-def _widened(first: int, last: int, imports: list[tuple[int, int]]) -> tuple[int, int]:
-    """A finding on a name of an import over several lines speaks for the line with the module, too."""
-    touched = [span for span in imports if span[0] <= last and span[1] >= first]
-    return min([first, *(low for low, _ in touched)]), max([last, *(high for _, high in touched)])
+def _repeated(left: list[bytes], i1: int, i2: int, right: list[bytes], j1: int, j2: int) -> int:
+    """How far lines that were taken out or put in could slide without another result."""
+    if i1 < i2 and j1 < j2:
+        return 0
+    rows, low, high = (left, i1, i2) if i1 < i2 else (right, j1, j2)
+    down = 0
+    while high + down < len(rows) and rows[low + down] == rows[high + down]:
+        down += 1
+    up = 0
+    while low - up > 0 and rows[low - up - 1] == rows[high - up - 1]:
+        up += 1
+    return max(down, up)
 
 
 def _end(line: bytes) -> bytes:

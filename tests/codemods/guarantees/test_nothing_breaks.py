@@ -19,8 +19,11 @@ def judged(tmp_path: Path, before: bytes, after: bytes, *fixed: int, others: dic
         (tree / "m.py").write_bytes(source)
         for file, text in (others or {}).items():
             (tree / file).write_text(text)
-    findings = [{"path": "m.py", "line": line, "end_line": line, "fixed": True} for line in fixed]
-    report: dict[str, Any] = {"findings": findings}
+    report: dict[str, Any] = {
+        "findings": [
+            {"path": "m.py", "line": line, "end_line": line, "fixed": True, "edited": [[line, line]]} for line in fixed
+        ]
+    }
     return compare(tmp_path / "before", tmp_path / "after", report)
 
 
@@ -68,8 +71,8 @@ def broken(damage: Damage) -> list[str]:
         pytest.param(b"\xef\xbb\xbfimport a\n", b"import b as a\n", [1], ["faithful-bytes"], id="a BOM lost"),
         pytest.param(b"# coding: latin-1\nimport a\n", b"# coding: utf-8\nimport a\n", [1], ["faithful-bytes"],
                      id="another encoding"),
-        pytest.param(b"from a import (\n    X,\n)\nX\n", b"from b import (\n    X,\n)\nX\n", [2], [],
-                     id="a finding on the name speaks for the module of its import"),
+        pytest.param(b"from a import (\n    X,\n)\nX\n", b"from b import (\n    X,\n)\nX\n", [2],
+                     ["only-findings"], id="the module changed, and only the name's line is accounted for"),
         pytest.param(b"print 'a'\n", b"print 'b'\n", [1], [], id="a file that never compiled owes nothing"),
     ],
 )  # fmt: skip
@@ -88,7 +91,7 @@ def test_a_file_that_comes_to_import_from_itself_is_broken(tmp_path: Path) -> No
         file = tmp_path / name / "vllm" / "v1" / "worker" / "base.py"
         file.parent.mkdir(parents=True)
         file.write_text(f"from {module} import Base as BaseV0\nclass Base(BaseV0): ...\n")
-    findings = [{"path": "vllm/v1/worker/base.py", "line": 1, "end_line": 1, "fixed": True}]
+    findings = [{"path": "vllm/v1/worker/base.py", "line": 1, "end_line": 1, "fixed": True, "edited": [[1, 1]]}]
     damage = compare(tmp_path / "before", tmp_path / "after", {"findings": findings})
     assert broken(damage) == ["no-self-import"]
 

@@ -11,6 +11,10 @@ from typing import NamedTuple
 from ...source import Source
 
 _LAYOUT = {tokenize.NL, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE, tokenize.ENDMARKER}
+_STRING_START, _STRING_END = (  # f-strings are tokens of several parts from Python 3.12 on
+    {number for number, name in tokenize.tok_name.items() if name.endswith(end)}
+    for end in ("STRING_START", "STRING_END")
+)
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
@@ -65,26 +69,25 @@ class Tokens:
         return [token.end for token in self.table]
 
     def _read(self) -> None:
-        source = self.source
-        text = "\n".join(source.line(number + 1) for number in range(len(source.line_starts)))
+        lines = self.source.line_starts
+        text = "\n".join(self.source.line(number + 1) for number in range(len(lines)))
+        starts = [*lines, len(self.source.text)]  # the end marker stands behind the last line
         inside: list[int] = []
-        for token in tokenize.generate_tokens(io.StringIO(text, newline="\n").readline):
-            name = tokenize.tok_name[token.type]
-            start = self._offset(token.start)
-            if token.type == tokenize.COMMENT:
-                self._comments[token.start[0]] = (start, start + len(token.string))
-            if name.endswith("STRING_START"):
-                inside.append(token.start[0])
-            first = inside.pop() if name.endswith("STRING_END") and inside else token.start[0]
-            if token.type == tokenize.STRING or name.endswith("STRING_END"):
-                self._literal_lines.update(range(first + 1, token.end[0] + 1))
-            if token.type not in _LAYOUT:
-                self._table.append(Token(token.string, start, self._offset(token.end)))
-
-    def _offset(self, position: tuple[int, int]) -> int:
-        line, column = position
-        starts = self.source.line_starts
-        return starts[line - 1] + column if line <= len(starts) else len(self.source.text)
+        add = self._table.append
+        for kind, string, (line, column), (last, end), _ in tokenize.generate_tokens(
+            io.StringIO(text, newline="\n").readline
+        ):
+            if kind in _LAYOUT:
+                if kind == tokenize.COMMENT:
+                    start = starts[line - 1] + column
+                    self._comments[line] = (start, start + len(string))
+                continue
+            if kind in _STRING_START:
+                inside.append(line)
+            elif kind in _STRING_END or kind == tokenize.STRING:
+                first = inside.pop() if kind != tokenize.STRING and inside else line
+                self._literal_lines.update(range(first + 1, last + 1))
+            add(Token(string, starts[line - 1] + column, starts[last - 1] + end))
 
     def at(self, offset: int) -> int:
         """Index of the first token that starts at `offset` or behind."""
