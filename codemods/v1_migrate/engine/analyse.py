@@ -5,19 +5,20 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from .. import suppress
 from ..discover import File, Kind
-from ..findings import Edit, Effort, Finding, Safety, Severity, Span
+from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..rules import all_rules, slugs
 from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrences import Occurrence, occurrences
 from .parse import Unparsable, parse
+from .places import fixed, inverse, moved
 from .tree import Tree
 from .verdicts import Judge
 from .verify import lost_names, unbound_names
@@ -79,7 +80,7 @@ class Outcome:
     def at_first(self, findings: list[Finding]) -> list[Finding]:
         """Findings of the present text at their places in the first one."""
         for back, after, before in reversed(self.steps):
-            findings = _moved(findings, back, after, before)
+            findings = moved(findings, back, after, before)
         return findings
 
 
@@ -154,12 +155,12 @@ class Analyser:
                     after = self._edited(outcome.file, place, edits, folds)
                 except GivenUp as error:
                     return self._undone(source, place, str(error))
-                findings = [_fixed(f, outcome.file.source) if f.edits else f for f in findings]
+                findings = [fixed(f, outcome.file.source) if f.edits else f for f in findings]
                 outcome.before += outcome.at_first(findings)
                 before = outcome.file.source
-                outcome.findings = _moved(outcome.findings, edits, before, after.source.text)
-                findings = _moved(findings, edits, before, after.source.text)
-                outcome.steps.append((_inverse(edits), after.source, before.text))
+                outcome.findings = moved(outcome.findings, edits, before, after.source.text)
+                findings = moved(findings, edits, before, after.source.text)
+                outcome.steps.append((inverse(edits), after.source, before.text))
                 outcome.file = after
             else:
                 outcome.before += outcome.at_first(findings)
@@ -338,80 +339,3 @@ def _once(findings: Iterable[Finding]) -> list[Finding]:
             kept.append(finding)
         seen.add(key)
     return kept
-
-
-def _fixed(finding: Finding, source: Source) -> Finding:
-    """The finding with its edits made, and the places of them in the text before."""
-    places = sorted({(*source.position(edit.start), *source.position(edit.end)) for edit in finding.edits})
-    return replace(finding, fixed=True, edited=tuple(places))
-
-
-def _inverse(edits: list[Edit]) -> list[Edit]:
-    """The edits that undo these, which are sorted by place."""
-    inverse, shift = [], 0
-    for edit in edits:
-        start = edit.start + shift
-        inverse.append(Edit(start, start + len(edit.replacement), edit.replacement, edit.expected))
-        shift += len(edit.replacement) - len(edit.expected)
-    return inverse
-
-
-def _moved(findings: list[Finding], edits: list[Edit], source: Source, new_text: str) -> list[Finding]:
-    """The findings at the places they have in the new text."""
-    starts = [edit.start for edit in edits]
-    ends: dict[Edit, int] = {}  # where what an edit writes ends in the new text
-    written: dict[tuple[int, int], tuple[int, int]] = {}  # its span before and after
-    shifts = [0]
-    for edit in edits:
-        ends[edit] = edit.start + shifts[-1] + len(edit.replacement)
-        written[edit.start, edit.end] = edit.start + shifts[-1], ends[edit]
-        shifts.append(shifts[-1] + len(edit.replacement) - (edit.end - edit.start))
-    target = Source(source.rel, b"", new_text, source.encoding, source.bom, source.newline)
-
-    def moved(offset: int, end: bool) -> int:
-        index = bisect_right(starts, offset)
-        if index and offset < edits[index - 1].end:  # inside an edit: its start, or its end
-            edit = edits[index - 1]
-            return edit.start + shifts[index - 1] + (len(edit.replacement) if end else 0)
-        return offset + shifts[index]
-
-    def found_again(start: int, end: int) -> tuple[int, int] | None:
-        """A name in an edited statement: where the edit writes it anew, or from there to where the next one does."""
-        index = bisect_right(starts, start)
-        if not index or start >= edits[index - 1].end or end <= start:
-            return None
-        word = re.compile(rf"(?<!\w){re.escape(source.text[start:end])}(?!\w)")
-        here = edits[index - 1].start + shifts[index - 1]
-        match = word.search(edits[index - 1].replacement)
-        if match:
-            return here + match.start(), here + match.end()
-        following = word.search(edits[index].replacement) if index < len(edits) else None
-        return (here, edits[index].start + shifts[index] + following.end()) if following else None
-
-    out = []
-    for finding in findings:
-        start = source.line_starts[finding.line - 1] + finding.column - 1
-        end = source.line_starts[finding.end_line - 1] + finding.end_column - 1
-        new_start, new_end = found_again(start, end) or (moved(start, False), moved(end, True))
-        if finding.fixed:  # it spans what was written for it
-            own = [ends[edit] for edit in finding.edits if edit in ends and edit.end >= start]
-            new_end = max([new_end, *own])
-        line, column = target.position(new_start)
-        end_line, end_column = target.position(max(new_start, new_end))
-        places = tuple(_place(span, source, target, written, moved) for span in finding.edited)
-        out.append(replace(finding, line=line, column=column, end_line=end_line, end_column=end_column, edited=places))
-    return out
-
-
-def _place(
-    span: Span,
-    source: Source,
-    target: Source,
-    written: dict[tuple[int, int], tuple[int, int]],
-    moved: Callable[[int, bool], int],
-) -> Span:
-    """The place of an edit in the new text."""
-    start = source.line_starts[span[0] - 1] + span[1] - 1
-    end = source.line_starts[span[2] - 1] + span[3] - 1
-    start, end = written.get((start, end)) or (moved(start, False), moved(end, True))
-    return (*target.position(start), *target.position(max(start, end)))
