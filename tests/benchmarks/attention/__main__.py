@@ -21,13 +21,15 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents
 
 import torch
 from cases import Case, all_cases, build
-from limits import Read, peaks
+from limits import Read, fastest, multiply_add_rate
 from peers import Peer, Unsupported, available
 from report import print_table, summary
 
+from v1_cpu import select
 
-def measure(case: Case, peers: list[Peer], budget: float) -> dict[str, Any]:
-    """Median, smallest and largest seconds of each peer on one case."""
+
+def measure(case: Case, peers: list[Peer], budget: float, kind: str) -> dict[str, Any]:
+    """Median, smallest and largest seconds of each peer on one case, and the peak rate `kind` in the same rounds."""
     data = build(case)
     runs, refused = {}, {}
     for peer in peers:
@@ -39,11 +41,13 @@ def measure(case: Case, peers: list[Peer], budget: float) -> dict[str, Any]:
             refused[peer.name] = str(error).splitlines()[0][:120]
     times: dict[str, list[float]] = {name: [] for name in runs}
     names, turn, end = list(runs), 0, time.perf_counter() + budget
+    rates = []
     while turn < 7 or (turn < 41 and time.perf_counter() < end):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             start = time.perf_counter()
             runs[name](turn)
             times[name].append(time.perf_counter() - start)
+        rates.append(multiply_add_rate(kind, 0.5))
         turn += 1
         if time.perf_counter() > end + 4 * budget and turn >= 3:
             break
@@ -58,6 +62,7 @@ def measure(case: Case, peers: list[Peer], budget: float) -> dict[str, Any]:
         "kv_bytes": case.kv_bytes,
         "flops": case.flops,
         "times": stats,
+        "peak": {"kind": kind, "rate": statistics.median(rates)},
         "refused": refused,
     }
 
@@ -70,22 +75,24 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=1.0, help="seconds per cell (at least 7 rounds are run)")
     parser.add_argument("--json", type=Path, help="write the figures here")
     options = parser.parse_args()
+    if reason := select.unavailable("native"):
+        parser.error(f"there is nothing to measure: the native kernel is not here ({reason})")
     peers, missing = available()
     peers = [Read(), *peers]
     if options.peers:
         peers = [p for p in peers if any(part in p.name for part in options.peers.split(","))]
     wanted = [part for part in options.only.split(",") if part]
-    limits = peaks()
-    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__, "peaks": limits}
-    print(f"threads {machine['threads']}, peaks: " + ", ".join(f"{k} {v / 1e9:.0f} GF/s" for k, v in limits.items()))
+    kinds = {dtype: fastest(dtype) for dtype in (torch.bfloat16, torch.float32)}
+    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+    print(f"threads {machine['threads']}, isa {select.get_kernel('native').isa}")
     for name in missing:
         print(f"absent: {name}")
     results = []
     for case in all_cases(options.quick):
         if wanted and not any(part in case.table or part in case.title for part in wanted):
             continue
-        results.append(measure(case, peers, options.budget))
-        print_table(results[-1], limits)
+        results.append(measure(case, peers, options.budget, kinds[case.dtype]))
+        print_table(results[-1])
         if options.json:
             options.json.write_text(json.dumps({"machine": machine, "missing": missing, "cells": results}, indent=1))
     summary(results)

@@ -32,40 +32,47 @@ static double seconds() {
   return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-// Floating-point operations per second of one thread. kind 0: float32 FMA, 1: bf16 dot product, 2: bf16 AMX tiles (0 if absent).
+// Floating-point operations per second of one thread. kind 0: float32 FMA, 1: bf16 dot product, 2: bf16 AMX tiles; 0 if absent.
+//
+// Twelve chains in twelve named registers: a latency of four cycles on two ports needs eight, and an array would be kept in memory.
+#define TWELVE(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+#define CHAIN_BEGIN(i) __m512 a##i = _mm512_set1_ps(0.25f + i);
+#define CHAIN_FMA(i) a##i = _mm512_fmadd_ps(a##i, factor, term);
+#define CHAIN_DOT(i) a##i = _mm512_dpbf16_ps(a##i, words, words);
+#define CHAIN_END(i) sum = _mm512_add_ps(sum, a##i);
+
 __attribute__((target("avx512f"))) static double fma_rate(long n) {
-  __m512 a[12], b = _mm512_set1_ps(0.5f);
-  for (auto& x : a) x = b;
+  __m512 factor = _mm512_set1_ps(0.5f), term = _mm512_set1_ps(0.125f), sum = _mm512_setzero_ps();
+  TWELVE(CHAIN_BEGIN)
   const double start = seconds();
   for (long i = 0; i < n; i++) {
-    for (auto& x : a) x = _mm512_fmadd_ps(x, b, b);
-    __asm__ volatile("" : "+v"(a[0]), "+v"(a[5]));
+    TWELVE(CHAIN_FMA)
+    __asm__ volatile("" : "+v"(factor), "+v"(term));
   }
   const double rate = double(n) * 12 * 32 / (seconds() - start);
-  __m512 s = a[0];
-  for (auto& x : a) s = _mm512_add_ps(s, x);
-  volatile float keep = _mm512_reduce_add_ps(s);
+  TWELVE(CHAIN_END)
+  volatile float keep = _mm512_reduce_add_ps(sum);
   (void)keep;
   return rate;
 }
 __attribute__((target("avx512f,avx512bf16"))) static double dot_rate(long n) {
-  __m512 a[12];
-  const __m512bh b = (__m512bh)_mm512_set1_epi32(0x3c003c00);
-  for (auto& x : a) x = _mm512_setzero_ps();
+  if (!__builtin_cpu_supports("avx512bf16")) return 0;
+  __m512bh words = (__m512bh)_mm512_set1_epi32(0x3c003c00);
+  __m512 sum = _mm512_setzero_ps();
+  TWELVE(CHAIN_BEGIN)
   const double start = seconds();
   for (long i = 0; i < n; i++) {
-    for (auto& x : a) x = _mm512_dpbf16_ps(x, b, b);
-    __asm__ volatile("" : "+v"(a[0]), "+v"(a[5]));
+    TWELVE(CHAIN_DOT)
+    __asm__ volatile("" : "+v"(words));
   }
   const double rate = double(n) * 12 * 64 / (seconds() - start);
-  __m512 s = a[0];
-  for (auto& x : a) s = _mm512_add_ps(s, x);
-  volatile float keep = _mm512_reduce_add_ps(s);
+  TWELVE(CHAIN_END)
+  volatile float keep = _mm512_reduce_add_ps(sum);
   (void)keep;
   return rate;
 }
 __attribute__((target("amx-tile,amx-bf16"))) static double tile_rate(long n) {
-  if (syscall(SYS_arch_prctl, 0x1023, 18)) return 0;
+  if (!__builtin_cpu_supports("amx-bf16") || syscall(SYS_arch_prctl, 0x1023, 18)) return 0;
   alignas(64) uint8_t config[64] = {1};
   for (int i = 0; i < 8; i++) {
     config[16 + 2 * i] = 64;
@@ -84,10 +91,12 @@ __attribute__((target("amx-tile,amx-bf16"))) static double tile_rate(long n) {
   _tile_release();
   return rate;
 }
-double multiply_add_rate(int kind, int threads) {
+// Summed over `threads` threads, each making about `millions` million instructions.
+double multiply_add_rate(int kind, int threads, double millions) {
   double total = 0;
+  const long turns = long(millions * 1e6) / 12 + 1;
 #pragma omp parallel num_threads(threads) reduction(+ : total)
-  total += kind == 0 ? fma_rate(3000000) : kind == 1 ? dot_rate(2000000) : tile_rate(1000000);
+  total += kind == 0 ? fma_rate(turns) : kind == 1 ? dot_rate(turns) : tile_rate(3 * turns / 16);
   return total;
 }
 }

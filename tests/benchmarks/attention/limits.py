@@ -20,17 +20,25 @@ def library() -> ctypes.CDLL:
     subprocess.run(["g++", *flags, str(Path(__file__).with_name("limits.cpp")), "-o", str(target)], check=True)
     loaded = ctypes.CDLL(str(target))
     loaded.multiply_add_rate.restype = ctypes.c_double
+    loaded.multiply_add_rate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_double]
     loaded.read_blocks.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3, ctypes.c_int]
     return loaded
 
 
-def peaks() -> dict[str, float]:
-    """Operations per second with all threads: float32 FMA, bf16 dot products, bf16 AMX tiles (0: none)."""
-    threads = torch.get_num_threads()
-    return {
-        name: max(library().multiply_add_rate(kind, threads) for _ in range(3))
-        for kind, name in enumerate(("fma", "dpbf16", "amx"))
-    }
+KINDS = {"fma": 0, "dpbf16": 1, "amx": 2}
+"""Multiply-add instructions, by the number that limits.cpp gives them."""
+
+
+def multiply_add_rate(kind: str, millions: float = 2.0) -> float:
+    """Operations per second of all threads with float32 FMA, bf16 dot products or bf16 AMX tiles; 0 if absent."""
+    rate: float = library().multiply_add_rate(KINDS[kind], torch.get_num_threads(), millions)
+    return rate
+
+
+def fastest(dtype: torch.dtype) -> str:
+    """The kind of instruction with the highest rate here that can multiply numbers of this type."""
+    kinds = KINDS if dtype is torch.bfloat16 else ["fma"]
+    return max(kinds, key=lambda kind: max(multiply_add_rate(kind) for _ in range(3)))
 
 
 class Read(Peer):

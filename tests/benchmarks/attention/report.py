@@ -8,7 +8,7 @@ from typing import Any
 OURS = "v1_cpu native"
 
 
-def print_table(cell: dict[str, Any], peaks: dict[str, float]) -> None:
+def print_table(cell: dict[str, Any]) -> None:
     """One cell: our time and rates, then how many times faster than each peer."""
     times = {name: t["median"] for name, t in cell["times"].items()}
     ours = times.get(OURS)
@@ -17,13 +17,16 @@ def print_table(cell: dict[str, Any], peaks: dict[str, float]) -> None:
         return
     spread = cell["times"][OURS]["max"] / cell["times"][OURS]["min"]
     bytes_rate, flops_rate = cell["kv_bytes"] / ours / 1e9, cell["flops"] / ours
-    share = flops_rate / peaks["fma" if cell["dtype"] == "float32" else "dpbf16"]
+    peak = cell["peak"]
     rates = f"{ours * 1e6:9.0f} us (max/min {spread:.2f}) {bytes_rate:6.1f} GB/s {flops_rate / 1e9:7.1f} GF/s"
     ratios = [f"{name} {t / ours:.2f}x" for name, t in times.items() if name not in (OURS, "read")]
     if "read" in times:
         ratios.append(f"time/read {ours / times['read']:.2f}")
     ratios += [f"{name}: {why}" for name, why in cell["refused"].items()]
-    print(f"{cell['table']:12} {cell['title']:55} {rates} {share:5.2f} of peak | {', '.join(ratios)}", flush=True)
+    print(
+        f"{cell['table']:12} {cell['title']:55} {rates} {flops_rate / peak['rate']:5.2f} of {peak['kind']} peak | {', '.join(ratios)}",
+        flush=True,
+    )
 
 
 def summary(cells: list[dict[str, Any]]) -> None:

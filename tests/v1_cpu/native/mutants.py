@@ -1,0 +1,291 @@
+"""Faults for the native kernels: each is one text of the C++ sources replaced by a wrong one.
+
+All of them go into one library, behind a number that the process sets (`v1_mutant`): the sources are copied, and each
+text becomes a choice between itself and its mutants. The copy also has small tiles, so that a batch of forty tokens
+takes several of each kind, and divides every piece of work that can be divided.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from builds import SOURCES, build_hook
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A text that occurs once in a file, and what it may become; an expression unless it ends with ';'."""
+
+    file: str
+    text: str
+    wrong: dict[str, str]  # name of the mutant -> its text
+    isa: str = "generic"
+
+    def choice(self, first: int) -> str:
+        """The text with its mutants behind the numbers from `first` on."""
+        statement = self.text.endswith(";")
+        tests = [(f"v1_mutant == {first + i}", text) for i, text in enumerate(self.wrong.values())]
+        if statement:
+            return "{ " + "".join(f"if ({test}) {{ {text} }} else " for test, text in tests) + f"{{ {self.text} }} }}"
+        return "(" + " : ".join(f"{test} ? ({text})" for test, text in tests) + f" : ({self.text}))"
+
+
+SMALL_TILES = [
+    ("packed.h", "int64_t TILE = 256;", "int64_t TILE = 64;"),
+    ("packed.h", "int64_t QUERY_ROWS = 192;", "int64_t QUERY_ROWS = 32;"),
+    ("packed.h", "smaller(budget / tile, ", "smaller(smaller(budget / tile, 2), "),
+    ("direct.h", "int64_t DIRECT_TILE = 64;", "int64_t DIRECT_TILE = 16;"),
+    ("amx_decode.h", "int64_t DECODE_TILE = 128;", "int64_t DECODE_TILE = 64;"),
+    ("schedule.cpp", "double SMALL = 8.0;", "double SMALL = 1e-3;"),
+    ("schedule.cpp", "QUERY_STEP = 64, KEY_STEP = 256;", "QUERY_STEP = 8, KEY_STEP = 16;"),
+]
+
+SITES = [
+    # who sees what
+    Site(
+        "softmax.h",
+        "p - c.window + 1",
+        {"window one too wide": "p - c.window", "window one short": "p - c.window + 2"},
+    ),
+    Site("softmax.h", "p + c.window", {"window off by one to the right": "p + c.window + 1"}),
+    Site("softmax.h", "r.causal && !c.tree_mask", {"no causality": "false", "tree and causality": "r.causal"}),
+    Site(
+        "softmax.h",
+        "smaller(k.end, p + 1)",
+        {"a query does not see itself": "smaller(k.end, p)", "a query sees the next key": "smaller(k.end, p + 2)"},
+    ),
+    Site("softmax.h", "larger(k.begin, chunk)", {"chunks open to the left": "k.begin"}),
+    Site(
+        "softmax.h",
+        "smaller(k.end, chunk + c.chunk)",
+        {
+            "chunk boundary off by one": "smaller(k.end, chunk + c.chunk - 1)",
+            "chunks open to the right": "k.end",
+        },
+    ),
+    Site("softmax.h", "r.offset = r.kv_len - r.query_len;", {"positions from 0": "r.offset = 0;"}),
+    Site(
+        "softmax.h",
+        "c.causal_per_request[b] != 0",
+        {"causality of the first request for all": "c.causal_per_request[0] != 0"},
+    ),
+    Site(
+        "softmax.h",
+        "larger(k.end - key, 0)",
+        {"one key past the mask": "larger(k.end - key + 1, 0)", "mask the wrong way round": "larger(k.begin - key, 0)"},
+    ),
+    Site("softmax.h", "smaller(k.begin - key, n)", {"left side not masked": "int64_t(0)"}),
+    Site("softmax.h", "!tree[key + j - r.offset]", {"tree mask upside down": "tree[key + j - r.offset]"}),
+    Site(
+        "softmax.h",
+        "larger(r.offset - key, 0)",
+        {"tree mask ignored for its first key": "larger(r.offset - key + 1, 0)"},
+    ),
+    # logits
+    Site(
+        "softmax.h",
+        "float(c.scale * c.k_scale)",
+        {"scale dropped": "float(c.k_scale)", "key scale dropped": "float(c.scale)"},
+    ),
+    Site("softmax.h", "float(c.v_scale) * shrink / sum", {"value scale dropped": "shrink / sum"}),
+    Site(
+        "softmax.h",
+        "l.cap = float(c.soft_cap);",
+        {"soft cap dropped": "l.cap = 0;", "soft cap halved": "l.cap = float(c.soft_cap / 2);"},
+    ),
+    Site("softmax.h", "float(key - p)", {"alibi sign": "-float(key - p)", "alibi off by one": "float(key - p + 1)"}),
+    Site("direct.h", "c.alibi_slopes[head]", {"alibi of the wrong head (direct)": "c.alibi_slopes[0]"}),
+    Site(
+        "packed.h",
+        "c.alibi_slopes[item.kv_head * group + row % group]",
+        {"alibi of the wrong head (packed)": "c.alibi_slopes[row % group]"},
+    ),
+    # softmax
+    Site("softmax.h", "0.24022120237350464f", {"e^x with a wrong coefficient": "0.2502f"}),
+    Site("softmax.h", "m > maximum ? m : maximum", {"maximum of the last tile only": "m"}),
+    Site(
+        "softmax.h",
+        "step.alpha = exp2_of(maximum - step.base);",
+        {"rescaled by the wrong sign": "step.alpha = exp2_of(step.base - maximum);"},
+    ),
+    Site("softmax.h", "sum = vadd(sum, p);", {"sum of the last vector only": "sum = p;"}),
+    Site(
+        "direct.h",
+        "sum[row] = sum[row] * step.alpha + exponentials(scores, padded, logits.factor, step.base);",
+        {
+            "running sum not rescaled (direct)": "sum[row] = sum[row] + exponentials(scores, padded, logits.factor, step.base);"
+        },
+    ),
+    Site("direct.h", "step.alpha != 1.0f", {"output not rescaled (direct)": "false"}),
+    Site(
+        "packed.h",
+        "vfma(vload(sum + first + row), rescale, vsums(lanes))",
+        {"running sum not rescaled (packed)": "vadd(vload(sum + first + row), vsums(lanes))"},
+    ),
+    Site("packed.h", "alpha[i] != 1.0f", {"output not rescaled (packed)": "false"}),
+    Site(
+        "softmax.h",
+        "c.sinks[head] * LOG2E",
+        {"sink of the wrong head": "c.sinks[0] * LOG2E", "sink in the wrong base": "c.sinks[head]"},
+    ),
+    Site("softmax.h", "sum * shrink + exp2_of(sink - base)", {"sink dropped": "sum * shrink"}),
+    Site(
+        "softmax.h",
+        "maximum * LN2 + __builtin_logf(sum)",
+        {"lse without the maximum": "__builtin_logf(sum)", "lse in base 2": "maximum + __builtin_logf(sum)"},
+    ),
+    # heads, rows, blocks
+    Site(
+        "softmax.h",
+        "kv_head * call.key_head",
+        {"keys of the wrong head": "(kv_head + 1) % call.num_kv_heads * call.key_head"},
+    ),
+    Site(
+        "softmax.h",
+        "kv_head * call.value_head",
+        {"values of the wrong head": "(kv_head + 1) % call.num_kv_heads * call.value_head"},
+    ),
+    Site(
+        "softmax.h", "c.block_table + b * c.table_row", {"table of the first request for all": "c.block_table + 0 * b"}
+    ),
+    Site(
+        "softmax.h",
+        "key + r.table[block] * c.key_block",
+        {"keys of the block before": "key + r.table[larger(block - 1, 0)] * c.key_block"},
+    ),
+    Site(
+        "softmax.h",
+        "value + r.table[block] * c.value_block",
+        {"values of the block before": "value + r.table[larger(block - 1, 0)] * c.value_block"},
+    ),
+    Site(
+        "softmax.h",
+        "kb + offset * c.key_token",
+        {"wrong slot of the block": "kb + (c.block_size - 1 - offset) * c.key_token"},
+    ),
+    Site(
+        "softmax.h",
+        "value + (r.kv_start + begin + j) * c.value_token",
+        {"dense values of the first request for all": "value + (begin + j) * c.value_token"},
+    ),
+    Site(
+        "direct.h",
+        "smaller(seen.end, item.key_end)",
+        {
+            "last keys skipped (direct)": "smaller(seen.end, item.key_end) - (seen.end > c.block_size ? c.block_size : 0)"
+        },
+    ),
+    Site(
+        "direct.h",
+        "larger(seen.begin, item.key_begin)",
+        {"first key of a part skipped (direct)": "larger(seen.begin, item.key_begin) + (item.key_begin > 0)"},
+    ),
+    Site(
+        "packed.h",
+        "range.begin + index * TILE < seen.end",
+        {"last tile skipped (packed)": "range.begin + index * TILE < seen.end - TILE"},
+    ),
+    Site("packed.h", "held[slot] == index", {"a tile kept for another": "held[slot] >= 0"}),
+    Site("packed.h", "larger(k.begin, range.begin)", {"rows keep what is before their part (packed)": "k.begin - 1"}),
+    # divided work
+    Site(
+        "kernels.h",
+        "maximum == MINUS_INFINITY ? 0.0f : exp2_of(part[0] - maximum)",
+        {"parts merged unweighted": "1.0f"},
+    ),
+    Site("kernels.h", "sum += weight * part[1];", {"sums of parts unweighted": "sum += part[1];"}),
+    Site("kernels.h", "o[j] += weight * part[2 + j];", {"only the last part": "o[j] = weight * part[2 + j];"}),
+    Site("kernels.h", "(g->partial_row + row) * stride", {"first row of a part for all": "g->partial_row * stride"}),
+    Site(
+        "schedule.cpp",
+        "i ? cut(i) : 0",
+        {"a key between two parts lost": "i ? cut(i) + 1 : 0", "a key in two parts": "i ? cut(i) - 1 : 0"},
+    ),
+    # the cache
+    Site("write.h", "widen(from[i]) / scale", {"written without its scale": "widen(from[i])"}),
+    Site(
+        "write.h",
+        "slot - block * w.block_size",
+        {"written to the wrong slot": "w.block_size - 1 - (slot - block * w.block_size)"},
+    ),
+    Site(
+        "write.h",
+        "write_tokens<S, e4m3>(w, begin, end)",
+        {"e4m3 written as e5m2": "write_tokens<S, e5m2>(w, begin, end)"},
+    ),
+    Site(
+        "kernels.h",
+        "if (c->kv_type == V1_E4M3) attend_with<e4m3>(*c, r, *item, partial, scratch);",
+        {"e4m3 read as e5m2": "if (c->kv_type == V1_E4M3) attend_with<e5m2>(*c, r, *item, partial, scratch);"},
+    ),
+    Site(
+        "types.h",
+        "magnitude >= 0x7f800000 || code > MAX ? MAX : code",
+        {"float8 not saturated": "magnitude >= 0x7f800000 || code > MAX ? MAX + 1 : code"},
+    ),
+    Site("amx_decode.h", "c.alibi_slopes[head]", {"alibi of the wrong head (tiles)": "c.alibi_slopes[0]"}, "amx"),
+    Site(
+        "amx_decode.h",
+        "sum[row] = sum[row] * step.alpha + vsum(total);",
+        {"running sum not rescaled (tiles)": "sum[row] = sum[row] + vsum(total);"},
+        "amx",
+    ),
+    Site(
+        "amx_decode.h",
+        "scale_row(output + tile * 256 + row * 16, 16, step.alpha);",
+        {"output not rescaled (tiles)": ";"},
+        "amx",
+    ),
+    Site(
+        "amx_decode.h",
+        "keys[first] - offset * c.key_token",
+        {"group of keys not at its beginning (tiles)": "keys[first]"},
+        "amx",
+    ),
+    Site(
+        "amx_decode.h",
+        "smaller(row_keys[row].end, seen.end)",
+        {"keys past the end (tiles)": "key + DECODE_TILE"},
+        "amx",
+    ),
+    Site("amx.h", "rows - r > 16", {"only sixteen rows of thirty-two (tiles)": "false"}, "amx"),
+]
+
+
+def names() -> list[tuple[str, str, int]]:
+    """Every mutant: its name, the instruction set it is looked for on, and its number."""
+    found: list[tuple[str, str, int]] = []
+    for site in SITES:
+        for name in site.wrong:
+            found.append((name, site.isa, len(found) + 1))
+    return found
+
+
+def replaced(text: str, old: str, new: str, file: str) -> str:
+    assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}: tell mutants.py its new text"
+    return text.replace(old, new)
+
+
+def sources(folder: Path) -> None:
+    """The sources with small tiles and all mutants, in `folder`."""
+    texts = {path.name: path.read_text() for path in SOURCES.iterdir() if path.suffix in (".h", ".cpp")}
+    for file, old, new in SMALL_TILES:
+        texts[file] = replaced(texts[file], old, new, file)
+    first = 1
+    for site in SITES:
+        texts[site.file] = replaced(texts[site.file], site.text, site.choice(first), site.file)
+        first += len(site.wrong)
+    texts["abi.h"] += '\nextern "C" __attribute__((visibility("default"))) int v1_mutant;\n'
+    texts["dispatch.cpp"] += "\nint v1_mutant = 0;\n"
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+
+
+def build(target: Path, isas: list[str]) -> None:
+    """The library of all mutants, unoptimised: seconds instead of a minute."""
+    hook = build_hook()
+    with tempfile.TemporaryDirectory() as folder:
+        sources(Path(folder))
+        hook.compile_library(Path(folder), target, extra_flags=("-O0",), only=isas)
