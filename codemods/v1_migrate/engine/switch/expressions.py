@@ -27,7 +27,7 @@ class Expressions:
         self.report = report
         self.concerned: set[int] = set()  # nodes that hold something of the switch; nothing else is looked at
         self.compared: set[int] = set()  # dict displays that are only compared
-        self.emptied: set[int] = set()  # dict displays from which the only entry went
+        self.left: dict[int, tuple[int, ...]] = {}  # dict displays without the switch: positions of what is left
 
     def fold(self, node: ast.expr, boolean: bool = False) -> None:
         """Plan the edits of one expression. `boolean`: only its truth counts where it stands."""
@@ -106,8 +106,7 @@ class Expressions:
         if doomed:
             table = self.tokens.table
             self.draft.drop_items(items, doomed, (table[index].end, table[closing].start))
-        if len(doomed) == len(items):
-            self.emptied.add(id(node))
+            self.left[id(node)] = tuple(position for position in range(len(items)) if position not in doomed)
         self._others(node, {id(value) for _, value in found})
         return False
 
