@@ -266,6 +266,42 @@ OTHER = [
         "env:\n- name: B\n  value: c\n",
         id="a name and a value, as in Kubernetes",
     ),
+    pytest.param(
+        Kind.YAML,
+        "environment:\n  - VLLM_USE_V1: 1\n  - A: 2\n",
+        "environment:\n  - A: 2\n",
+        id="an item that is a mapping of it alone",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "environment:\n  - VLLM_USE_V1: '1'\n    A: 2\n    B: 3\n",
+        "environment:\n  - A: 2\n    B: 3\n",
+        id="the key beside the hyphen of an item",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "spec:\n  containers:\n  - env:\n    - name: VLLM_USE_V1\n      value: '1'\n    image: vllm\n",
+        "spec:\n  containers:\n  - image: vllm\n",
+        id="an environment beside the hyphen of an item",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "steps:\n- commands:\n  - export VLLM_USE_V1=1\n  - pytest\n",
+        "steps:\n- commands:\n  - pytest\n",
+        id="a command of its own in a list of commands",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "args: [-e, VLLM_USE_V1=1, -e, A=1]\n",
+        "args: [-e, A=1]\n",
+        id="an option with its variable in a flow list",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "command:\n- docker\n- --env\n- VLLM_USE_V1=1\n- vllm\n",
+        "command:\n- docker\n- vllm\n",
+        id="an option with its variable in a block list",
+    ),
     pytest.param(Kind.YAML, "env: {A: 1, VLLM_USE_V1: 1}\n", "env: {A: 1}\n", id="a key of a flow mapping"),
     pytest.param(
         Kind.YAML,
