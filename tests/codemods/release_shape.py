@@ -17,7 +17,7 @@ import importlib.metadata
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any

@@ -153,15 +153,12 @@ class Surgery:
 
     # parts of from_import
 
-    def _written(self, statement: ast.ImportFrom) -> str:
-        start, end = self.span(statement)
-        return self.text[start:end]
-
-    def _wrapped(self, statement: ast.ImportFrom, code: str) -> Edit | None:
+    def _wrapped(self, statement: ast.ImportFrom, edits: tuple[Edit, ...]) -> Edit | None:
         """One name a line, where only the new path makes the line longer than the file's lines are."""
         start, end = self.span(statement)
         line_start, line_end = self._line_start(start), self._line_end(end)
         indent, old = self.text[line_start:start], self.text[start:end]
+        code = rewritten(old, start, edits)
         alone = not indent.strip() and not self.text[end:line_end].strip()
         if not alone or "\n" in old or "(" in old or not len(indent + old) <= self.limit < len(indent + code):
             return None
