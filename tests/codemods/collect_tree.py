@@ -12,6 +12,7 @@ both releases: there the rewrite may lose no file at all. Otherwise the exit cod
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -81,11 +82,21 @@ def explanation(report: str, tree: Path, findings: list[dict[str, object]]) -> s
     for match in reversed(list(_FRAME.finditer(report))):
         path, line = Path(match[1] or match[3]), int(match[2] or match[4])
         rel = path.relative_to(tree).as_posix() if path.is_absolute() and path.is_relative_to(tree) else str(path)
+        low, high = statement_at(tree / rel, line)
         for finding in findings:
             first, last = int(str(finding["line"])), int(str(finding["end_line"]))
-            if finding["path"] == rel and first <= line <= last and not finding["fixed"]:
+            if finding["path"] == rel and first <= high and low <= last and not finding["fixed"]:
                 return f"{finding['rule']} {rel}:{line}: {finding['message']} | {message[:100]}"
     return ""
+
+
+def statement_at(path: Path, line: int) -> tuple[int, int]:
+    """The lines of the import around a line, else that line; an import's names have lines of their own."""
+    found = (line, line)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))) if path.is_file() else ():
+        if isinstance(node, ast.Import | ast.ImportFrom) and node.lineno <= line <= (node.end_lineno or 0):
+            found = (node.lineno, node.end_lineno or line)
+    return found
 
 
 def print_figures(runs: dict[str, Collected]) -> None:

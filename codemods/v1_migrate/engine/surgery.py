@@ -141,9 +141,7 @@ class Surgery:
             edits += self._realigned(statement, len(module.replacement) - len(module.expected))
             edits += [Edit(n.start, n.end, self.text[n.start : n.end], n.text) for n in at_home if self._renamed(n)]
         if not groups and not redundant and not kept_old:
-            wrapped = self._wrapped(
-                statement, rewritten(self._written(statement), self.span(statement)[0], tuple(edits))
-            )
+            wrapped = self._wrapped(statement, tuple(edits))
             return (wrapped,) if wrapped else tuple(edits)
         rest = self._rest(statement, names, at_home, home)
         added = self._added(statement, groups, kept_old)
