@@ -42,11 +42,11 @@ def without(statement: str, leaving: set[int], renamed: dict[int, str], *, alone
         kept[-1], rpar = _close(kept[-1], node.names[-1].comma, rpar)
     changed = node.with_changes(names=kept, lpar=lpar, rpar=rpar)
     code = module.code_for_node(changed)
-    remarks = [] if len(kept) > 1 else _remarks(changed)
-    if len(kept) == 1 and (not remarks or (alone and remarks == [_behind(kept[0], rpar)])):  # one needs no brackets
+    said = [] if len(kept) > 1 else _remarks(changed)
+    if len(kept) == 1 and (not said or (alone and said == [_behind(kept[0], rpar)])):  # one needs no brackets
         bare = kept[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)
         code = module.code_for_node(changed.with_changes(names=[bare], lpar=None, rpar=None))
-        return "  ".join((code, *remarks))
+        return "  ".join((code, *said))
     return code
 
 
