@@ -32,6 +32,12 @@ FOLDED = [
     pytest.param(OS, 'x = "VLLM_USE_V1" not in os.environ or y\n', "x = y\n", id="not in os.environ, or"),
     pytest.param(OS, 'x = bool(int(os.getenv("VLLM_USE_V1", "0")))\n', "x = True\n", id="bool of int"),
     pytest.param(OS, 'x = int(os.environ["VLLM_USE_V1"])\n', "x = 1\n", id="int"),
+    pytest.param(
+        OS,
+        'from mine import int\nx = int(os.environ["VLLM_USE_V1"])\n',
+        'from mine import int\nx = int("1")\n',
+        id="int by somebody else is called as before",
+    ),
     pytest.param(OS, 'x = os.getenv("VLLM_USE_V1", "").lower() == "1"\n', "x = True\n", id="lowered first"),
     pytest.param("from os import environ\n", 'x = environ["VLLM_USE_V1"]\n', 'x = "1"\n', id="environ by name"),
     pytest.param("from os import getenv as g\n", 'x = g("VLLM_USE_V1")\n', 'x = "1"\n', id="getenv by another name"),
