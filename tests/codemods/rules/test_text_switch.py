@@ -162,7 +162,7 @@ def test_shell(before: str, after: str) -> None:
 
 
 LEFT = [
-    pytest.param("echo 'VLLM_USE_V1=1 vllm serve m'\n", id="a command that is only printed"),
+    pytest.param("echo 'VLLM_USE_V1=1 vllm serve m'\n", "speaks of", id="a command that is only printed"),
     pytest.param("VLLM_USE_V1=0 vllm serve\n", "asks for the V0 engine", id="a command that asks for V0"),
     pytest.param("export VLLM_USE_V1=0\n", "asks for the V0 engine", id="an export that asks for V0"),
     pytest.param("export VLLM_USE_V1=$X\n", "an expression", id="a computed value"),
