@@ -38,6 +38,9 @@ class Anything:
             raise AttributeError(name)
         return Anything(f"{self._name}.{name}")
 
+    def __repr__(self) -> str:
+        return f"<{self._name}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         decorates = len(args) == 1 and not kwargs and isinstance(args[0], FunctionType | type)
         return args[0] if decorates else Anything(f"{self._name}()")

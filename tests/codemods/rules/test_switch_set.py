@@ -163,6 +163,22 @@ IN_TESTS = [
     pytest.param(
         """
         def test_a(monkeypatch):
+            # Remove monkeypatch once V1 can be
+            # tested otherwise.
+            with monkeypatch.context() as m, ExitStack() as after:
+                m.setenv("VLLM_USE_V1", "1")
+                after.push(f)
+        """,
+        """
+        def test_a():
+            with ExitStack() as after:
+                after.push(f)
+        """,
+        id="a remark about the item goes with it",
+    ),
+    pytest.param(
+        """
+        def test_a(monkeypatch):
             with (
                 patch("a.b") as p,
                 monkeypatch.context() as m,
@@ -370,6 +386,19 @@ CONTAINERS = [
         'from mine import RemoteOpenAIServer\nRemoteOpenAIServer(m, [], env_dict={"VLLM_USE_V1": "1"})\n',
         "from mine import RemoteOpenAIServer\nRemoteOpenAIServer(m, [], env_dict={})\n",
         id="of a server of one's own",
+    ),
+    pytest.param(
+        "from tests.utils import RemoteOpenAIServer\n"
+        'def f():\n    env = dict(VLLM_USE_V1="1")\n    with RemoteOpenAIServer(m, [], env_dict=env) as s:\n        yield s\n',
+        "from tests.utils import RemoteOpenAIServer\ndef f():\n    with RemoteOpenAIServer(m, []) as s:\n        yield s\n",
+        id="variables of a server under a name",
+    ),
+    pytest.param(
+        "from tests.utils import RemoteOpenAIServer\n"
+        'def f():\n    env = {"VLLM_USE_V1": "1"}\n    env.update(x)\n    RemoteOpenAIServer(m, [], env_dict=env)\n',
+        "from tests.utils import RemoteOpenAIServer\n"
+        "def f():\n    env = {}\n    env.update(x)\n    RemoteOpenAIServer(m, [], env_dict=env)\n",
+        id="a name to which something is added",
     ),
     pytest.param('f(1, **{"VLLM_USE_V1": "1"})\n', "f(1)\n", id="keywords from a dict of it alone"),
     pytest.param(

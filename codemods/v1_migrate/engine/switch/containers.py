@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..context import PythonFile
-from ..scopes import Path, ancestors
+from ..scopes import Path, Scope, ancestors
 from .draft import Draft
 from .functions import Function
 from .names import Names
@@ -45,7 +45,7 @@ class Containers:
             if id(node) not in self.left or id(node) in self.settled or self.statements.gone(node):
                 continue
             self.settled.add(id(node))
-            changed |= self._settle(node, found.path)
+            changed |= self._settle(node, found.path) or self._named(node, found.path, found.scope)
         return changed
 
     def _settle(self, node: Display, path: Path) -> bool:
@@ -59,11 +59,28 @@ class Containers:
         keyword = next((k for k in call.keywords if k.value is node), None)
         if keyword is not None:
             drops = self._superfluous(keyword, node, call)
-            return drops and self._keyword(call, keyword, parents)
+            return drops and self._keyword(call, keyword)
         if empty and idle_patch(call, node) and self.names.dotted(call.args[0]) == "os.environ":
             function = parents[1] if parent is call else parents[2]
             return isinstance(function, Function) and self._decorator(call, function)
         return False
+
+    def _named(self, node: Display, path: Path, scope: Scope) -> bool:
+        """`env = {}` of a function, which is handed on and nothing else: the name goes with its keywords."""
+        assignment = path[0]
+        if not isinstance(assignment, ast.Assign) or scope.kind != "function" or self.left[id(node)]:
+            return False
+        target = assignment.targets[0]
+        found = scope.lookup(target.id) if len(assignment.targets) == 1 and isinstance(target, ast.Name) else None
+        if found is None or found[0] is not scope or len(found[1]) != 1:
+            return False
+        uses = self.names.readers.get((id(scope), found[1][0].name), [])
+        around = [(use.path[0], use.path[2][0] if use.path[2] else None) for use in uses if not use.attributes]
+        handed = [(k, c) for k, c in around if isinstance(k, ast.keyword) and isinstance(c, ast.Call)]
+        if not handed or len(handed) < len(uses) or not all(self._superfluous(k, node, c) for k, c in handed):
+            return False
+        self.statements.doom(assignment)
+        return all([self._keyword(call, keyword) for keyword, call in handed])
 
     # what says nothing
 
@@ -120,7 +137,7 @@ class Containers:
 
     # how it goes
 
-    def _keyword(self, call: ast.Call, keyword: ast.keyword, parents: list[ast.AST]) -> bool:
+    def _keyword(self, call: ast.Call, keyword: ast.keyword) -> bool:
         tokens = self.draft.tokens
         opening = tokens.before(self.tokens_end(call)) + 1
         closing = tokens.closing(opening)

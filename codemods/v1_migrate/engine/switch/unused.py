@@ -160,6 +160,8 @@ class Unused:
             start, stop = start + 1, stop - 1
         items = tokens.items(start, stop)
         self.draft.drop_items(items, doomed, (tokens.table[start].start, tokens.table[stop].start))
+        line = self.draft.line_of(self.file.span(node)[0])
+        self.draft.delete_lines(line - self.draft.remarks_above(line), line - 1)
 
     # parameters
 
