@@ -39,7 +39,7 @@ class Anything:
         return Anything(f"{self._name}.{name}")
 
     def __repr__(self) -> str:
-        return f"<{self._name}>"
+        return f"<{self.__dict__['_name']}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         decorates = len(args) == 1 and not kwargs and isinstance(args[0], FunctionType | type)
@@ -226,11 +226,11 @@ def install(roots: dict[str, list[Path]]) -> None:
     """Put the finders in place; a package's version is the name of its first folder, that of a missing one is 0."""
     real = importlib.metadata.version
 
-    def version(name: str) -> str:
-        if name in roots:
-            return roots[name][0].name
+    def version(distribution_name: str) -> str:
+        if distribution_name in roots:
+            return roots[distribution_name][0].name
         try:
-            return real(name)
+            return real(distribution_name)
         except importlib.metadata.PackageNotFoundError:
             return "0"
 

@@ -2,8 +2,8 @@
 
 ## What it does
 Finds where code gives a value to a variable that no code of the target asks for: `os.environ[...] = `, `setdefault`,
-`putenv`, `monkeypatch.setenv`, and keys of dicts that become an environment (`env=`, `env_dict=`, `env_vars`). Reads are
-left alone: they are the file's own business. The engine switch has rules of its own (V1M201 to V1M203).
+`putenv`, `monkeypatch.setenv`, and keys of dicts, as for `env=`, `env_dict=` or `env_vars`. Reads are left alone: they
+are the file's own business. The engine switch has rules of its own (V1M201 to V1M203).
 
 ## Why
 A variable that nobody reads is silent: the program runs, and does something else.

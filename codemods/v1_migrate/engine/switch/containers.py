@@ -59,7 +59,9 @@ class Containers:
         keyword = next((k for k in call.keywords if k.value is node), None)
         if keyword is not None:
             drops = self._superfluous(keyword, node, call)
-            return drops and self._keyword(call, keyword)
+            if drops:
+                self._keyword(call, keyword)
+            return drops
         if empty and idle_patch(call, node) and self.names.dotted(call.args[0]) == "os.environ":
             function = parents[1] if parent is call else parents[2]
             return isinstance(function, Function) and self._decorator(call, function)
@@ -80,7 +82,9 @@ class Containers:
         if not handed or len(handed) < len(uses) or not all(self._superfluous(k, node, c) for k, c in handed):
             return False
         self.statements.doom(assignment)
-        return all([self._keyword(call, keyword) for keyword, call in handed])
+        for keyword, call in handed:
+            self._keyword(call, keyword)
+        return True
 
     # what says nothing
 
@@ -137,21 +141,20 @@ class Containers:
 
     # how it goes
 
-    def _keyword(self, call: ast.Call, keyword: ast.keyword) -> bool:
+    def _keyword(self, call: ast.Call, keyword: ast.keyword) -> None:
         tokens = self.draft.tokens
-        opening = tokens.before(self.tokens_end(call)) + 1
+        opening = tokens.before(self._callee_end(call)) + 1
         closing = tokens.closing(opening)
         items = tokens.items(opening + 1, closing)
         start, end = self.file.span(keyword.value)
         doomed = {at for at, item in enumerate(items) if item.start <= start and end <= item.end}
         doomed |= {at for at, item in enumerate(items) if self.draft.gone(item.start, item.end)}
         if len(doomed) == len(items) and self.names.dotted(call.func) == "ray.remote":
-            self.draft.delete(self.tokens_end(call), self.file.span(call)[1])  # it takes no empty parentheses
+            self.draft.delete(self._callee_end(call), self.file.span(call)[1])  # it takes no empty parentheses
         else:
             self.draft.drop_items(items, doomed, (tokens.table[opening].end, tokens.table[closing].start))
-        return True
 
-    def tokens_end(self, call: ast.Call) -> int:
+    def _callee_end(self, call: ast.Call) -> int:
         """Where the called expression ends, its own parentheses included."""
         return self.draft.tokens.parenthesized(*self.file.span(call.func), self.file.span(call))[1]
 
