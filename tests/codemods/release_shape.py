@@ -41,7 +41,7 @@ class Anything:
         return Anything(f"{self._name}.{name}")
 
     def __repr__(self) -> str:
-        return f"<{self.__dict__['_name']}>"
+        return f"<{self.__dict__['_name']!s}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         decorates = len(args) == 1 and not kwargs and isinstance(args[0], FunctionType | type)
@@ -83,7 +83,7 @@ class Anything:
         return 1.0
 
     def __fspath__(self) -> str:
-        return self._name
+        return str(self._name)
 
     def __lt__(self, other: object) -> bool:
         return True

@@ -140,6 +140,11 @@ def test_a_list_that_may_be_anybodys_is_only_mentioned() -> None:
 
 
 SILENT = [
+    pytest.param(
+        "import pytest\n@pytest.fixture\ndef args():\n    return ['--device', 'cpu']\n"
+        "def f():\n    args = []\n    RemoteOpenAIServer(m, args)\n",
+        id="a fixture with the name of somebody's list",
+    ),
     pytest.param('ARGS = ["--swap-space", "4"]\n', id="a file that never speaks of the project"),
     pytest.param('import vllm\nrun(["train.py", "--device", "cpu"])\n', id="an option that others have, too"),
     pytest.param('import vllm\nparser.add_argument("--swap-space", type=int)\n', id="an option of one's own"),

@@ -53,7 +53,8 @@ class PythonArguments:
                 whole, path = outermost(use.node, use.path)
                 if is_command(whole) or self._received(whole, path):
                     self.keys.add(self._key(use.scope, use.name))
-                    self.fixtures.add(use.name)
+                    if any(binding.kind == "argument" for binding in (use.scope.lookup(use.name) or ((), ()))[1]):
+                        self.fixtures.add(use.name)
 
     def listed(self, node: ast.List | ast.Tuple, path: Path, scope: Scope) -> Listed:
         """What a display is for."""
