@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import libcst as cst
+import libcst.matchers as m
+from libcst.matchers import findall
 
 _Space = cst.BaseParenthesizableWhitespace
 
 
-def without(statement: str, leaving: set[int], renamed: dict[int, str]) -> str | None:
+def without(statement: str, leaving: set[int], renamed: dict[int, str], *, alone: bool = False) -> str | None:
     """The statement's code less the names at these positions; `renamed` gives the new text of others ("A as B").
+
+    `alone`: nothing stands behind it on its line, so that it may end with a comment.
 
     A name's comment on its own line goes with it; comments on lines of their own stay: they speak of what follows.
     None when libcst reads something else than one import statement.
@@ -38,10 +42,27 @@ def without(statement: str, leaving: set[int], renamed: dict[int, str]) -> str |
         kept[-1], rpar = _close(kept[-1], node.names[-1].comma, rpar)
     changed = node.with_changes(names=kept, lpar=lpar, rpar=rpar)
     code = module.code_for_node(changed)
-    if len(kept) == 1 and "#" not in code:  # one name left needs no brackets
+    said = [] if len(kept) > 1 else _remarks(changed)
+    if len(kept) == 1 and (not said or (alone and said == [_behind(kept[0], rpar)])):  # one needs no brackets
         bare = kept[0].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        return module.code_for_node(changed.with_changes(names=[bare], lpar=None, rpar=None))
+        code = module.code_for_node(changed.with_changes(names=[bare], lpar=None, rpar=None))
+        return "  ".join((code, *said))
     return code
+
+
+def _remarks(node: cst.ImportFrom) -> list[str]:
+    """Every comment inside the statement."""
+    return [comment.value for comment in findall(node, m.Comment()) if isinstance(comment, cst.Comment)]
+
+
+def _behind(alias: cst.ImportAlias, rpar: cst.RightParen | None) -> str:
+    """The comment behind a name on its line."""
+    spaces = [alias.comma.whitespace_after if isinstance(alias.comma, cst.Comma) else None]
+    spaces.append(rpar.whitespace_before if rpar is not None else None)
+    for space in spaces:
+        if isinstance(space, cst.ParenthesizedWhitespace) and space.first_line.comment is not None:
+            return space.first_line.comment.value
+    return ""
 
 
 def _renamed(alias: cst.ImportAlias, text: str | None) -> cst.ImportAlias:

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..findings import Edit
 from ..source import Source
@@ -23,7 +24,8 @@ _PRAGMA = re.compile(
     r"#\s*(?:noqa|type:\s*ignore|isort|pylint|pragma|ruff|fmt|yapf|pyright|mypy|nosec)\b", re.IGNORECASE
 )
 _COMMENT_BEHIND = re.compile(r"[ \t]*,?[ \t]*(#[^\r\n]*)")
-_LINE_LIMIT = 100
+_LINE_LIMITS = (80, 88, 100, 120)
+_FEW_LINES = 40  # fewer say too little about a limit below 88
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,14 @@ class Surgery:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.text = source.text
+
+    @cached_property
+    def limit(self) -> int:
+        """The length of line that the file keeps to: one line in a hundred may be longer."""
+        lengths = sorted(map(len, self.text.splitlines()))
+        usual = lengths[int(len(lengths) * 0.99)] if lengths else 0
+        limits = _LINE_LIMITS if len(lengths) >= _FEW_LINES else _LINE_LIMITS[1:]
+        return next((limit for limit in limits if usual <= limit), usual)
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         start = self.source.offset(node.lineno, node.col_offset)  # type: ignore[attr-defined]
@@ -131,7 +141,8 @@ class Surgery:
             edits += self._realigned(statement, len(module.replacement) - len(module.expected))
             edits += [Edit(n.start, n.end, self.text[n.start : n.end], n.text) for n in at_home if self._renamed(n)]
         if not groups and not redundant and not kept_old:
-            return tuple(edits)
+            wrapped = self._wrapped(statement, tuple(edits))
+            return (wrapped,) if wrapped else tuple(edits)
         rest = self._rest(statement, names, at_home, home)
         added = self._added(statement, groups, kept_old)
         if rest is None or added is None:
@@ -139,6 +150,21 @@ class Surgery:
         return (rest, *added)
 
     # parts of from_import
+
+    def _wrapped(self, statement: ast.ImportFrom, edits: tuple[Edit, ...]) -> Edit | None:
+        """One name a line, where only the new path makes the line longer than the file's lines are."""
+        start, end = self.span(statement)
+        line_start, line_end = self._line_start(start), self._line_end(end)
+        indent, old = self.text[line_start:start], self.text[start:end]
+        code = rewritten(old, start, edits)
+        alone = not indent.strip() and not self.text[end:line_end].strip()
+        if not alone or "\n" in old or "(" in old or not len(indent + old) <= self.limit < len(indent + code):
+            return None
+        head, _, names = code.partition(" import ")
+        newline = self._newline_at(line_end) or self.source.newline
+        inner = indent + ("\t" if indent.endswith("\t") else "    ")
+        lines = "".join(f"{inner}{name.strip()},{newline}" for name in names.split(","))
+        return Edit(start, end, old, f"{head} import ({newline}{lines}{indent})") if names else None
 
     def _name(self, alias: ast.alias, new: dict[int, str], last: int) -> _Name:
         start, end = self.span(alias)
@@ -196,7 +222,8 @@ class Surgery:
         start, end = self.span(statement)
         leaving = {position for position, name in enumerate(names) if name not in staying}
         renamed = {position: name.text for position, name in enumerate(names) if self._renamed(name)}
-        code = without(self.text[start:end], leaving, renamed)
+        alone = not self.text[end : self._line_end(end)].strip()
+        code = without(self.text[start:end], leaving, renamed, alone=alone)
         if code is None:
             return None
         if home:
@@ -263,7 +290,7 @@ class Surgery:
         if len(group) == 1 and comments:
             return f"{flat}  {comments[0]}" + (f"  {pragma}" if pragma else "")
         tail = f"  {pragma}" if pragma else ""
-        if not comments and len(indent + flat) <= _LINE_LIMIT and not (per_line and len(group) > 1):
+        if not comments and len(indent + flat) <= self.limit and not (per_line and len(group) > 1):
             return flat + tail
         inner = indent + ("\t" if indent.endswith("\t") else "    ")
         lines = "".join(f"{inner}{name.text},{'  ' + name.comment if name.comment else ''}{newline}" for name in group)

@@ -41,7 +41,7 @@ from .rule import Phase, Rule
 if TYPE_CHECKING:
     from ..engine.context import TextFile
 
-_COMMON = frozenset(("--device", "--task"))  # other programs have them, too
+COMMON = frozenset(("--device", "--task"))  # other programs have them, too
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
 _OPTIONS_ONLY = re.compile(r"[ \t]*(?:\w+\+?=)?[(\"' \t]*(?:-\S+(?:[ =][^-\s]\S*)?[ \t]+)*\Z")
 _BOOLEANS = frozenset(("true", "false"))
@@ -57,18 +57,18 @@ class TextFlag(Rule):
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         gone = gone_options(file.judge.target)
         text = file.source.text
-        needle = _needle(file.judge.target)
-        if not gone or not needle.search(text):
+        wanted = needle(file.judge.target)
+        if not gone or not wanted.search(text):
             return
         covered: set[int] = set()
-        for arguments in argument_lists(text, Kind(file.kind), needle):
+        for arguments in argument_lists(text, Kind(file.kind), wanted):
             yield from self._arguments(file, arguments, gone, covered)
-        yield from self._elsewhere(file, needle, gone, covered)
+        yield from self._elsewhere(file, wanted, gone, covered)
 
     def _arguments(
         self, file: TextFile, arguments: Arguments, gone: dict[str, Flag], covered: set[int]
     ) -> Iterator[Finding]:
-        found = list(_used(arguments, gone))
+        found = list(used(arguments, gone))
         dropped = [(first, last) for flag, first, last in found if flag.action == "drop"]
         edits = arguments.edits(dropped) if dropped else {}
         for flag, first, last in found:
@@ -78,22 +78,22 @@ class TextFlag(Rule):
             covered.add(start)
             edit = edits.get((first, last))
             if flag.action == "rename":
-                edit = _renamed(file.source.text, start, flag)
+                edit = renamed(file.source.text, start, flag)
             yield self._say(file, flag, start, arguments.spans[last][1], edit)
 
     def _elsewhere(
-        self, file: TextFile, needle: re.Pattern[str], gone: dict[str, Flag], covered: set[int]
+        self, file: TextFile, wanted: re.Pattern[str], gone: dict[str, Flag], covered: set[int]
     ) -> Iterator[Finding]:
         """Options in variables, arrays and sentences: whose they are is a guess, so nothing is edited."""
         python = in_program(file.source.text, Kind(file.kind))
         others = _of_others(file)
-        for match in needle.finditer(file.source.text):
+        for match in wanted.finditer(file.source.text):
             if any(start <= match.start() < end for start, end in others):
                 continue
             name = match.group().replace("_", "-")
             if match.start() in covered or python(match.start()):
                 continue
-            if name in _COMMON and not _on_its_own(file.source.text, match):
+            if name in COMMON and not _on_its_own(file.source.text, match):
                 continue
             yield self._say(file, gone[name], *match.span(), None)
 
@@ -128,13 +128,13 @@ def _on_its_own(text: str, match: re.Match[str]) -> bool:
 
 
 @cache
-def _needle(target: str) -> re.Pattern[str]:
+def needle(target: str) -> re.Pattern[str]:
     """Any option that is gone, as written: vLLM takes underscores for hyphens. `--` first: that is fast to find."""
     names = (re.escape(name[2:]).replace(r"\-", "[-_]") for name in gone_options(target))
     return re.compile(rf"--(?<![\w-]--)(?:{'|'.join(names)})(?![\w-])")
 
 
-def _used(arguments: Arguments, gone: dict[str, Flag]) -> Iterator[tuple[Flag, int, int]]:
+def used(arguments: Arguments, gone: dict[str, Flag]) -> Iterator[tuple[Flag, int, int]]:
     """Gone options with their first and last word."""
     words = arguments.words
     for index in range(arguments.start, len(words)):
@@ -147,6 +147,6 @@ def _used(arguments: Arguments, gone: dict[str, Flag]) -> Iterator[tuple[Flag, i
         yield flag, index, index + 1 if takes and not equals else index
 
 
-def _renamed(text: str, start: int, flag: Flag) -> Edit | None:
+def renamed(text: str, start: int, flag: Flag) -> Edit | None:
     written = text[start : start + len(flag.name)]
     return Edit(start, start + len(written), written, flag.to) if written.replace("_", "-") == flag.name else None

@@ -55,6 +55,17 @@ def test_a_renamed_name_is_written_anew() -> None:
     assert without("from m import A, B, C", {2}, {0: "New as A"}) == "from m import New as A, B"
 
 
+def test_the_comment_of_the_only_name_ends_the_line() -> None:
+    statement = "from m import (A,  # a\n               B)"
+    assert without(statement, {1}, {}, alone=True) == "from m import A  # a"
+    assert without(statement, {1}, {}) == "from m import (A  # a\n               )"
+
+
+def test_a_comment_about_all_names_keeps_the_brackets() -> None:
+    statement = "from m import (  # all\n    A,  # a\n    B,\n)"
+    assert without(statement, {1}, {}, alone=True) == "from m import (  # all\n    A,  # a\n)"
+
+
 def test_nothing_left_is_no_statement() -> None:
     assert without("from m import A", {0}, {}) is None
 

@@ -54,6 +54,50 @@ CASES = [
         id="cpu_model beside skip_v1 for a module",
     ),
     pytest.param(
+        "V1M302",
+        """
+        import pytest
+        pytestmark = pytest.mark.skip_v1
+
+        @pytest.mark.cpu_model
+        @pytest.mark.parametrize("a", [pytest.param(1, marks=pytest.mark.cpu_model)])
+        def test_a(a): ...
+        """,
+        """
+        import pytest
+        pytestmark = pytest.mark.skip_v1
+
+        @pytest.mark.parametrize("a", [1])
+        def test_a(a): ...
+        """,
+        id="cpu_model below skip_v1 of the module",
+    ),
+    pytest.param(
+        "V1M302",
+        """
+        import pytest
+
+        @pytest.mark.skip_v1
+        class TestA:
+            @pytest.mark.cpu_model
+            def test_a(self): ...
+
+        @pytest.mark.cpu_model
+        def test_b(): ...
+        """,
+        """
+        import pytest
+
+        @pytest.mark.skip_v1
+        class TestA:
+            def test_a(self): ...
+
+        @pytest.mark.cpu_model
+        def test_b(): ...
+        """,
+        id="cpu_model below skip_v1 of the class, and not beside it",
+    ),
+    pytest.param(
         "V1M301",
         """
         import pytest
@@ -459,3 +503,10 @@ def test_the_reason_that_is_written_is_no_message_to_correct() -> None:
     assert SKIP in outcome.text
     again = rewrite(outcome.text, rel="tests/v1/test_a.py")
     assert not {"V1M307", "V1M501"} & (outcome.rules | again.rules)
+
+
+def test_a_skip_below_a_mark_for_cpus_says_so() -> None:
+    text = "import pytest\npytestmark = pytest.mark.cpu_model\n\n@pytest.mark.skip_v1\ndef test_a(): ...\n"
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    assert "`cpu_model` above it" in outcome.said("V1M301")[0].advice

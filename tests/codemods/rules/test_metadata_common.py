@@ -136,3 +136,11 @@ def test_a_literal_argument_gives_an_expression_that_parses() -> None:
         outcome = rewrite(text, target)
         assert "V1M901" not in outcome.rules
         compile(outcome.text, "m.py", "exec")
+
+
+def test_a_field_under_its_old_and_its_new_name_is_left_to_a_person() -> None:
+    text = HEAD + f"c = CommonAttentionMetadata({TEN}, _seq_lens_cpu=other)\n"
+    outcome = rewrite(text, "0.16.0")
+    assert "no field `seq_lens_cpu`" in outcome.said("V1M105")[0].message
+    assert "seq_lens_cpu=nc" in outcome.text
+    assert "_seq_lens_cpu=other" in outcome.text

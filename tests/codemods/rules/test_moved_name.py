@@ -64,6 +64,19 @@ REWRITTEN = [
         id="a backslash continuation goes with its name",
     ),
     pytest.param(
+        """
+        from vllm.utils import round_up as rounded_up, round_down as rounded_down, cdiv
+        """,
+        """
+        from vllm.utils.math_utils import (
+            round_up as rounded_up,
+            round_down as rounded_down,
+            cdiv,
+        )
+        """,
+        id="a line that only the new path makes too long is wrapped",
+    ),
+    pytest.param(
         "a = 1; from vllm.sequence import IntermediateTensors, Logprob; b = 2\n",
         "a = 1; from vllm.sequence import IntermediateTensors; from vllm.logprobs import Logprob; b = 2\n",
         id="statements that share a line go on sharing it",

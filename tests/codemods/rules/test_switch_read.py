@@ -32,13 +32,48 @@ FOLDED = [
     pytest.param(OS, 'x = "VLLM_USE_V1" not in os.environ or y\n', "x = y\n", id="not in os.environ, or"),
     pytest.param(OS, 'x = bool(int(os.getenv("VLLM_USE_V1", "0")))\n', "x = True\n", id="bool of int"),
     pytest.param(OS, 'x = int(os.environ["VLLM_USE_V1"])\n', "x = 1\n", id="int"),
+    pytest.param(
+        OS,
+        'from mine import int\nx = int(os.environ["VLLM_USE_V1"])\n',
+        'from mine import int\nx = int("1")\n',
+        id="int by somebody else is called as before",
+    ),
     pytest.param(OS, 'x = os.getenv("VLLM_USE_V1", "").lower() == "1"\n', "x = True\n", id="lowered first"),
     pytest.param("from os import environ\n", 'x = environ["VLLM_USE_V1"]\n', 'x = "1"\n', id="environ by name"),
     pytest.param("from os import getenv as g\n", 'x = g("VLLM_USE_V1")\n', 'x = "1"\n', id="getenv by another name"),
     pytest.param(ENVS, "x = not envs.VLLM_USE_V1\n", "x = False\n", id="not"),
     pytest.param(ENVS, "x = a and envs.VLLM_USE_V1\n", "x = a and True\n", id="the last of an and is its value"),
     pytest.param(ENVS, "if a and envs.VLLM_USE_V1:\n    b()\n", "if a:\n    b()\n", id="the last of an and as a test"),
-    pytest.param(ENVS, "if f() or envs.VLLM_USE_V1:\n    b()\n", "if f() or True:\n    b()\n", id="a call still runs"),
+    pytest.param(ENVS, "if f() or envs.VLLM_USE_V1:\n    b()\n", "f()\nb()\n", id="a call still runs"),
+    pytest.param(
+        ENVS,
+        "if f() or envs.VLLM_USE_V1:\n    b()\nelse:\n    # V0\n    c()\nd()\n",
+        "f()\nb()\nd()\n",
+        id="a call still runs before the arm that stays",
+    ),
+    pytest.param(
+        ENVS,
+        "if f() and not envs.VLLM_USE_V1:\n    b()\nelse:\n    # why\n    c()\n",
+        "f()\n# why\nc()\n",
+        id="a call still runs before the else that stays",
+    ),
+    pytest.param(ENVS, "if f() and not envs.VLLM_USE_V1:\n    b()\nd()\n", "f()\nd()\n", id="a call is all that stays"),
+    pytest.param(ENVS, "assert f() or envs.VLLM_USE_V1\n", "f()\n", id="a call in an assertion still runs"),
+    pytest.param(
+        ENVS,
+        "def g():\n    if f() or envs.VLLM_USE_V1:\n        return 1\n    return 2\n",
+        "def g():\n    f()\n    return 1\n",
+        id="a call still runs before a return",
+    ),
+    pytest.param(
+        ENVS, "if f() or envs.VLLM_USE_V1: b()\n", "if f() or True: b()\n", id="a call and its block on one line stay"
+    ),
+    pytest.param(
+        ENVS,
+        "if a:\n    b()\nelif f() or envs.VLLM_USE_V1:\n    c()\n",
+        "if a:\n    b()\nelif f() or True:\n    c()\n",
+        id="a call in an elif stays",
+    ),
     pytest.param(ENVS, "if a or envs.VLLM_USE_V1:\n    b()\n", "b()\n", id="a name has no effect and goes"),
     pytest.param(ENVS, "x = envs.VLLM_USE_V1 or f()\n", "x = True\n", id="what was never called goes"),
     pytest.param(
@@ -396,3 +431,9 @@ def test_a_name_that_no_other_file_sets_is_folded(tmp_path: Path) -> None:
     (tmp_path / "other.py").write_text("self.USE = 1\nprint(a.USE == 1, 'USE')\n")
     tree = Tree.of(tmp_path, sorted(tmp_path.iterdir()))
     assert rewrite(text, folds=True, tree=tree).text == "USE = True\nx = 1\n"
+
+
+def test_a_test_that_stays_for_its_call_says_why() -> None:
+    outcome = rewrite(ENVS + "while f() or envs.VLLM_USE_V1:\n    b()\n", "0.11.2", folds=True)
+    assert outcome.text == "while f() or True:\n    b()\n"
+    assert "may do something else" in outcome.said("V1M201")[0].advice

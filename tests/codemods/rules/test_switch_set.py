@@ -163,6 +163,22 @@ IN_TESTS = [
     pytest.param(
         """
         def test_a(monkeypatch):
+            # Remove monkeypatch once V1 can be
+            # tested otherwise.
+            with monkeypatch.context() as m, ExitStack() as after:
+                m.setenv("VLLM_USE_V1", "1")
+                after.push(f)
+        """,
+        """
+        def test_a():
+            with ExitStack() as after:
+                after.push(f)
+        """,
+        id="a remark about the item goes with it",
+    ),
+    pytest.param(
+        """
+        def test_a(monkeypatch):
             with (
                 patch("a.b") as p,
                 monkeypatch.context() as m,
@@ -293,6 +309,122 @@ IN_TESTS = [
 def test_taken_out_of_tests(before: str, after: str) -> None:
     outcome = rewrite(dedent(before), "0.11.2", rel="test_module.py", folds=True)
     assert outcome.text == dedent(after)
+    assert outcome.said("V1M202")
+
+
+RAY = "import ray\n"
+OF_RAY = "from ray.serve.llm import LLMConfig\n"
+RUN = "import os\nimport subprocess\n"
+CONTAINERS = [
+    pytest.param(
+        OF_RAY
+        + 'x = LLMConfig(\n    a=1,\n    # V1\n    runtime_env={"env_vars": {"VLLM_USE_V1": "1"}},\n    b=2,\n)\n',
+        OF_RAY + "x = LLMConfig(\n    a=1,\n    b=2,\n)\n",
+        id="an environment of ray's that holds nothing more",
+    ),
+    pytest.param(
+        RAY + 'ray.init(runtime_env={"env_vars": {"VLLM_USE_V1": "1"}, "pip": ["x"]})\n',
+        RAY + 'ray.init(runtime_env={"pip": ["x"]})\n',
+        id="one that holds more",
+    ),
+    pytest.param(
+        RAY + 'ray.init(runtime_env={"env_vars": {"VLLM_USE_V1": "1", "A": "2"}})\n',
+        RAY + 'ray.init(runtime_env={"env_vars": {"A": "2"}})\n',
+        id="one with another variable",
+    ),
+    pytest.param(
+        RAY + '@ray.remote(runtime_env={"env_vars": {"VLLM_USE_V1": "1"}})\nclass A: ...\n',
+        RAY + "@ray.remote\nclass A: ...\n",
+        id="the only argument of ray.remote, which takes no empty parentheses",
+    ),
+    pytest.param(
+        RAY + 'a = A.options(runtime_env={"env_vars": {"VLLM_USE_V1": "1"}})\n',
+        RAY + 'a = A.options(runtime_env={"env_vars": {}})\n',
+        id="options, where an empty one replaces the class's own",
+    ),
+    pytest.param(
+        RAY + 'ray.init(job_config=c, runtime_env={"env_vars": {"VLLM_USE_V1": "1"}})\n',
+        RAY + 'ray.init(job_config=c, runtime_env={"env_vars": {}})\n',
+        id="beside a job's configuration, which it replaces",
+    ),
+    pytest.param(
+        RUN + 'subprocess.run(c, env={**os.environ, "VLLM_USE_V1": "1"}, check=True)\n',
+        "import subprocess\nsubprocess.run(c, check=True)\n",
+        id="a child's environment that is our own",
+    ),
+    pytest.param(
+        RUN + 'subprocess.Popen(c, env=dict(os.environ, VLLM_USE_V1="1"))\n',
+        "import subprocess\nsubprocess.Popen(c)\n",
+        id="our own, as dict(os.environ)",
+    ),
+    pytest.param(
+        RUN + 'subprocess.run(c, env={**os.environ, **{"VLLM_USE_V1": "1"}})\n',
+        "import subprocess\nsubprocess.run(c)\n",
+        id="our own, with a spread dict of it alone",
+    ),
+    pytest.param(
+        RUN + 'subprocess.run(c, env={"VLLM_USE_V1": "1"}, cwd=os.sep)\n',
+        RUN + "subprocess.run(c, env={}, cwd=os.sep)\n",
+        id="an empty environment of a child is not our own",
+    ),
+    pytest.param(
+        RUN + 'subprocess.run(c, env={**os.environ, "A": "1", "VLLM_USE_V1": "1"})\n',
+        RUN + 'subprocess.run(c, env={**os.environ, "A": "1"})\n',
+        id="a child's environment with another variable",
+    ),
+    pytest.param(
+        RUN + 'mine(c, env={**os.environ, "VLLM_USE_V1": "1"})\n',
+        RUN + "mine(c, env={**os.environ})\n",
+        id="the same keyword of somebody else's function",
+    ),
+    pytest.param(
+        'from tests.utils import RemoteOpenAIServer\nRemoteOpenAIServer(m, [], env_dict={"VLLM_USE_V1": "1"})\n',
+        "from tests.utils import RemoteOpenAIServer\nRemoteOpenAIServer(m, [])\n",
+        id="variables of a server under test",
+    ),
+    pytest.param(
+        'from mine import RemoteOpenAIServer\nRemoteOpenAIServer(m, [], env_dict={"VLLM_USE_V1": "1"})\n',
+        "from mine import RemoteOpenAIServer\nRemoteOpenAIServer(m, [], env_dict={})\n",
+        id="of a server of one's own",
+    ),
+    pytest.param(
+        "from tests.utils import RemoteOpenAIServer\n"
+        'def f():\n    env = dict(VLLM_USE_V1="1")\n    with RemoteOpenAIServer(m, [], env_dict=env) as s:\n        yield s\n',
+        "from tests.utils import RemoteOpenAIServer\ndef f():\n    with RemoteOpenAIServer(m, []) as s:\n        yield s\n",
+        id="variables of a server under a name",
+    ),
+    pytest.param(
+        "from tests.utils import RemoteOpenAIServer\n"
+        'def f():\n    env = {"VLLM_USE_V1": "1"}\n    env.update(x)\n    RemoteOpenAIServer(m, [], env_dict=env)\n',
+        "from tests.utils import RemoteOpenAIServer\n"
+        "def f():\n    env = {}\n    env.update(x)\n    RemoteOpenAIServer(m, [], env_dict=env)\n",
+        id="a name to which something is added",
+    ),
+    pytest.param('f(1, **{"VLLM_USE_V1": "1"})\n', "f(1)\n", id="keywords from a dict of it alone"),
+    pytest.param(
+        'import os\nfrom unittest import mock\n@mock.patch.dict(os.environ, {"VLLM_USE_V1": "1"})\ndef test_a(): f()\n',
+        "def test_a(): f()\n",
+        id="a decorator that patches nothing",
+    ),
+    pytest.param(
+        "import os\nfrom unittest import mock\n"
+        '@mock.patch.dict(os.environ, {"VLLM_USE_V1": "1"})\ndef test_a(): os.environ["A"] = "1"\n',
+        'import os\nfrom unittest import mock\n@mock.patch.dict(os.environ, {})\ndef test_a(): os.environ["A"] = "1"\n',
+        id="a decorator that also puts back what the function sets",
+    ),
+    pytest.param(
+        "import os\nfrom unittest import mock\n"
+        'with mock.patch.dict(os.environ, {"VLLM_USE_V1": "1"}):\n    os.environ["A"] = "1"\n',
+        'import os\nfrom unittest import mock\nwith mock.patch.dict(os.environ, {}):\n    os.environ["A"] = "1"\n',
+        id="a with that also puts back what its body sets",
+    ),
+]
+
+
+@pytest.mark.parametrize("before, after", CONTAINERS)
+def test_what_held_only_the_switch(before: str, after: str) -> None:
+    outcome = rewrite(before, "0.11.2", folds=True)
+    assert outcome.text == after
     assert outcome.said("V1M202")
 
 

@@ -32,6 +32,12 @@ def accepted(text: str, kind: Kind) -> None:
         configparser.ConfigParser(allow_no_value=True).read_string(text)
 
 
+def test_a_quote_that_is_never_closed_is_an_apostrophe() -> None:
+    """No shell takes such text, but documents and templates hold it."""
+    outcome = rewrite("echo don't\nexport VLLM_USE_V1=1\nvllm serve m\n", kind=Kind.SHELL)
+    assert outcome.text == "echo don't\nvllm serve m\n"
+
+
 def rewritten(before: str, kind: Kind, **options: object) -> Outcome:
     accepted(before, kind)
     outcome = rewrite(before, "0.32.0", kind=kind, **options)  # type: ignore[arg-type]
@@ -43,6 +49,16 @@ SHELL = [
     pytest.param("a\nexport VLLM_USE_V1=1\nb vllm\n", "a\nb vllm\n", id="an export goes with its line"),
     pytest.param("a\nexport VLLM_USE_V1='1'\nb vllm\n", "a\nb vllm\n", id="quotes do not matter"),
     pytest.param("a\nVLLM_USE_V1=1\nexport VLLM_USE_V1\nb\n", "a\nb\n", id="set first and exported later"),
+    pytest.param(
+        "A='C:\\' VLLM_USE_V1=1 B='x' vllm serve m\n",
+        "A='C:\\' B='x' vllm serve m\n",
+        id="a backslash before a single quote ends the string all the same",
+    ),
+    pytest.param(
+        'A="x\\" y" VLLM_USE_V1=1 vllm serve m\n',
+        'A="x\\" y" vllm serve m\n',
+        id="a backslash before a double quote does not end the string",
+    ),
     pytest.param("export A=1 VLLM_USE_V1=1 B=2\n", "export A=1 B=2\n", id="one of several exports"),
     pytest.param("export A=1 VLLM_USE_V1=1\n", "export A=1\n", id="the last of several exports"),
     pytest.param("VLLM_USE_V1=1 vllm serve m\n", "vllm serve m\n", id="the only prefix of a command"),
@@ -146,6 +162,7 @@ def test_shell(before: str, after: str) -> None:
 
 
 LEFT = [
+    pytest.param("echo 'VLLM_USE_V1=1 vllm serve m'\n", "speaks of", id="a command that is only printed"),
     pytest.param("VLLM_USE_V1=0 vllm serve\n", "asks for the V0 engine", id="a command that asks for V0"),
     pytest.param("export VLLM_USE_V1=0\n", "asks for the V0 engine", id="an export that asks for V0"),
     pytest.param("export VLLM_USE_V1=$X\n", "an expression", id="a computed value"),
@@ -265,6 +282,42 @@ OTHER = [
         "env:\n- name: VLLM_USE_V1\n  value: '1'\n- name: B\n  value: c\n",
         "env:\n- name: B\n  value: c\n",
         id="a name and a value, as in Kubernetes",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "environment:\n  - VLLM_USE_V1: 1\n  - A: 2\n",
+        "environment:\n  - A: 2\n",
+        id="an item that is a mapping of it alone",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "environment:\n  - VLLM_USE_V1: '1'\n    A: 2\n    B: 3\n",
+        "environment:\n  - A: 2\n    B: 3\n",
+        id="the key beside the hyphen of an item",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "spec:\n  containers:\n  - env:\n    - name: VLLM_USE_V1\n      value: '1'\n    image: vllm\n",
+        "spec:\n  containers:\n  - image: vllm\n",
+        id="an environment beside the hyphen of an item",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "steps:\n- commands:\n  - export VLLM_USE_V1=1\n  - pytest\n",
+        "steps:\n- commands:\n  - pytest\n",
+        id="a command of its own in a list of commands",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "args: [-e, VLLM_USE_V1=1, -e, A=1]\n",
+        "args: [-e, A=1]\n",
+        id="an option with its variable in a flow list",
+    ),
+    pytest.param(
+        Kind.YAML,
+        "command:\n- docker\n- --env\n- VLLM_USE_V1=1\n- vllm\n",
+        "command:\n- docker\n- vllm\n",
+        id="an option with its variable in a block list",
     ),
     pytest.param(Kind.YAML, "env: {A: 1, VLLM_USE_V1: 1}\n", "env: {A: 1}\n", id="a key of a flow mapping"),
     pytest.param(

@@ -12,6 +12,7 @@ from .tokens import Tokens
 from .values import Known, Values
 
 Report = Callable[[str, ast.AST, bool, str], None]  # (rule, place, edited, remark)
+_EFFECT = "the test has one answer now; what stands before it stays because the call may do something else as well"
 READ, SET, SET_TO_V0 = "V1M201", "V1M202", "V1M203"
 
 
@@ -27,7 +28,7 @@ class Expressions:
         self.report = report
         self.concerned: set[int] = set()  # nodes that hold something of the switch; nothing else is looked at
         self.compared: set[int] = set()  # dict displays that are only compared
-        self.emptied: set[int] = set()  # dict displays from which the only entry went
+        self.left: dict[int, tuple[int, ...]] = {}  # dict displays without the switch: positions of what is left
 
     def fold(self, node: ast.expr, boolean: bool = False) -> None:
         """Plan the edits of one expression. `boolean`: only its truth counts where it stands."""
@@ -63,16 +64,16 @@ class Expressions:
             elif isinstance(child, ast.keyword | ast.arguments | ast.arg | ast.withitem | ast.TypeIgnore):
                 self.children(child)
 
-    def constant(self, node: ast.expr, known: Known) -> None:
+    def constant(self, node: ast.expr, known: Known, remark: str = "") -> None:
         """Write the value in place of the expression."""
         start, end = self.file.span(node)
         self.draft.replace(start, end, known.text)
-        self.folded(node, known.raw and isinstance(known.value, bool))
+        self.folded(node, known.raw and isinstance(known.value, bool), remark)
 
-    def folded(self, node: ast.expr, raw: bool = False) -> None:
+    def folded(self, node: ast.expr, raw: bool = False, remark: str = "") -> None:
         """Report every read of the switch in an expression that is folded."""
         reads = list(self.reads(node))
-        remark = "the text was tested for being set, which the text 0 passes, too" if raw else ""
+        remark = remark or ("the text was tested for being set, which the text 0 passes, too" if raw else "")
         for place in reads or [node]:
             self.report(READ, place, True, remark)
 
@@ -106,8 +107,7 @@ class Expressions:
         if doomed:
             table = self.tokens.table
             self.draft.drop_items(items, doomed, (table[index].end, table[closing].start))
-        if len(doomed) == len(items):
-            self.emptied.add(id(node))
+            self.left[id(node)] = tuple(position for position in range(len(items)) if position not in doomed)
         self._others(node, {id(value) for _, value in found})
         return False
 
@@ -148,7 +148,7 @@ class Expressions:
             if known is None or not known.switched:
                 self.fold(value, boolean)
             elif bool(known.value) is stop:  # nothing behind it is ever looked at
-                self.constant(value, known)
+                self.constant(value, known, _EFFECT if boolean and position else "")
                 dropped.update(range(position + 1, count))
                 break
             elif boolean or position < count - 1:

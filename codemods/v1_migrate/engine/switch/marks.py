@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..context import PythonFile
+from ..scopes import Path, ancestors
 from .draft import Draft
 from .expressions import Expressions, Report
 from .functions import Function, every_parameter, is_autouse, is_fixture
@@ -30,6 +31,7 @@ class Mark:
     outer: ast.AST | None = None  # of a list: what holds the list
     param: ast.Call | None = None  # pytest.param(...)
     owner: Function | None = None
+    above: frozenset[int] = frozenset()  # groups of the definitions around it
     gone: bool = field(default=False)
 
 
@@ -65,15 +67,17 @@ class Marks:
             for decorator in node.decorator_list:
                 name = mark_name(decorator)
                 if name:
-                    yield Mark(name, decorator, id(node), node, owner=owner)
+                    yield Mark(name, decorator, id(node), node, owner=owner, above=_around(found.path))
         for found in self.file.model.every(ast.Assign):
             target = found.node.targets[0]
             if isinstance(target, ast.Name) and target.id == "pytestmark":
-                yield from self._held(found.node.value, found.node, None)
+                for mark in self._held(found.node.value, found.node, None):
+                    yield replace(mark, group=id(found.path[0]), above=_around(found.path[2]))
         for found in self.file.model.every(ast.Call):
             for keyword in found.node.keywords:
                 if keyword.arg == "marks":
-                    yield from self._held(keyword.value, keyword, found.node)
+                    for mark in self._held(keyword.value, keyword, found.node):
+                        yield replace(mark, above=_around(found.path))
 
     def _held(self, value: ast.expr, holder: ast.AST, param: ast.Call | None) -> Iterator[Mark]:
         if isinstance(value, ast.List | ast.Tuple):
@@ -105,10 +109,13 @@ class Marks:
             self._shrink(mark, doomed)
 
     def _cpu_model(self, mark: Mark) -> None:
-        others = {other.name for other in self.marks if other.group == mark.group}
-        if "skip_v1" in others:
+        if self._also(mark, "skip_v1"):
             self.report(CONTRADICTION, mark.node, True, "")
             self._drop(mark)
+
+    def _also(self, mark: Mark, name: str) -> bool:
+        """Whatever has the mark has the other one, too: itself, or from its class or module."""
+        return any(o.name == name and (o.group == mark.group or o.group in mark.above) for o in self.marks)
 
     def _engine_mark(self, mark: Mark, honoured: bool) -> None:
         if mark.name == "skip_v0":
@@ -117,7 +124,10 @@ class Marks:
             return
         asked = mark.owner is not None and any(argument.arg == BOTH for argument in every_parameter(mark.owner))
         edited = honoured or asked or self.file.settings.unsafe
-        self.report(SKIP_V1, mark.node, edited, "" if edited else "no fixture in this file honours it")
+        remark = "" if edited else "no fixture in this file honours it"
+        if not edited and self._also(mark, "cpu_model"):
+            remark += ", and the `cpu_model` above it is for runs on CPUs, which have only V1"
+        self.report(SKIP_V1, mark.node, edited, remark)
         if edited:
             inner = mark.node.func if isinstance(mark.node, ast.Call) else mark.node
             start = self.file.span(inner)[1] - len("skip_v1")
@@ -211,6 +221,12 @@ class Marks:
         start, _ = self.file.span(keyword)
         doomed = {position for position, item in enumerate(items) if item.start == start}
         self.draft.drop_items(items, doomed, (tokens.table[opening].end, tokens.table[closing].start))
+
+
+def _around(path: Path | None) -> frozenset[int]:
+    return frozenset(
+        id(parent) for parent, _ in ancestors(path) if isinstance(parent, Function | ast.ClassDef | ast.Module)
+    )
 
 
 def mark_name(node: ast.expr) -> str:

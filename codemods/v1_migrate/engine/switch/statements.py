@@ -128,8 +128,11 @@ class Statements:
         return any(low <= start and end <= high for low, high in self.doomed_spans) or self.draft.gone(start, end)
 
     def _assert(self, statement: ast.Assert) -> None:
-        known = self.values.truth(statement.test)
-        if known is None or not known.switched:
+        known, kept = self.values.truth(statement.test), self._before_the_answer(statement.test)
+        if known is None and kept is not None and kept[0]:
+            self.draft.replace(*self.file.span(statement), kept[1])
+            self.expressions.folded(kept[2])
+        elif known is None or not known.switched:
             self.expressions.fold(statement.test, True)
             if statement.msg is not None:
                 self.expressions.fold(statement.msg)
@@ -155,6 +158,8 @@ class Statements:
 
     def _chain(self, root: ast.If) -> None:
         """Fold an if-elif-else: arms that are never taken go, the first that always is ends the chain."""
+        if self._effect_first(root):
+            return
         chain = self.links(root)
         last = chain[-1]
         kept: list[ast.If] = []
@@ -179,6 +184,44 @@ class Statements:
         for link in kept:
             self.block(link.body)
         self.block(tail)
+
+    def _effect_first(self, root: ast.If) -> bool:
+        """`if f() or V1: a` becomes the statement `f()` and `a`; False where that is not certain, or not tidy."""
+        kept = self._before_the_answer(root.test)
+        chained = self._is_elif(root) or (root.orelse and self._is_elif(root.orelse[0]))
+        colon = self.tokens.colon(self.file.span(root.test)[1])
+        start, _ = self.file.span(root)
+        one_line = self.draft.line_of(start) == self.draft.line_of(colon.start)
+        if kept is None or chained or not one_line or not self.draft.blank_behind(colon.end):
+            return False
+        outcome, text, read = kept
+        arm = root.body if outcome else root.orelse
+        if arm and (not isinstance(arm[0], ast.Expr | ast.Return | ast.Raise) or self._concerned(arm[0])):
+            return False
+        self.expressions.folded(read)
+        if arm:
+            self.unwrap(root, arm, (start, colon.end, text))
+            self.block(arm)
+            return True
+        self.draft.replace(start, colon.end, text)
+        self.draft.delete_lines(self.draft.line_of(start) + 1, self.last_line(root), tight=True)
+        self.doomed_spans.append((self.start(root.body[0]), self.file.span(root)[1]))
+        return True
+
+    def _before_the_answer(self, test: ast.expr) -> tuple[bool, str, ast.expr] | None:
+        """Of `f() or V1`: its truth, the text `f()` and the operand that decides."""
+        decided = self.values.decided(test)
+        if decided is None or not isinstance(test, ast.BoolOp):
+            return None
+        before = test.values[: decided[1]]
+        low, high = self.expressions.span(before[0], test)[0], self.expressions.span(before[-1], test)[1]
+        text = self.draft.source.text[low:high]
+        return (
+            None if any(map(self._concerned, before)) or "\n" in text else (decided[0], text, test.values[decided[1]])
+        )
+
+    def _concerned(self, node: ast.AST) -> bool:
+        return id(node) in self.expressions.concerned
 
     def _say_defaults(self, arm: Block) -> None:
         """What an arm for a switch that is not set chose; it goes only with unsafe edits."""
@@ -232,8 +275,11 @@ class Statements:
 
     # lines
 
-    def unwrap(self, statement: ast.stmt, arm: Block) -> None:
-        """Plan the lines for a statement that gives way to one of its blocks."""
+    def unwrap(self, statement: ast.stmt, arm: Block, instead: tuple[int, int, str] | None = None) -> None:
+        """Plan the lines for a statement that gives way to one of its blocks.
+
+        `instead`: what is written for the statement's header, which has one line.
+        """
         draft = self.draft
         self.arms[id(statement)] = arm
         first = draft.line_of(self.file.span(statement)[0])
@@ -246,8 +292,13 @@ class Statements:
             draft.delete(self.file.span(statement)[0], self.file.span(arm[0])[0])
             draft.delete_lines(self.arm_end(arm) + 1, last)
             return
+        if instead is not None:
+            draft.replace(*instead)
+            if header > first:  # the other block, and `else:`
+                draft.delete_lines(first + 1, header, tight=True)
         above = draft.remarks_above(first) if isinstance(statement, ast.With | ast.AsyncWith) else 0
-        draft.delete_lines(first - above, header, tight=True)
+        if instead is None:
+            draft.delete_lines(first - above, header, tight=True)
         end = self.arm_end(arm)
         draft.shift(header + 1, end, outer, draft.indentation(start))
         draft.delete_lines(end + 1, last)

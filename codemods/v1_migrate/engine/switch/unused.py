@@ -7,6 +7,7 @@ import re
 
 from ..context import PythonFile
 from ..scopes import Binding, Scope, Use, ancestors
+from .containers import Containers, idle_patch, touches_environment
 from .draft import Draft
 from .functions import (
     Function,
@@ -51,9 +52,13 @@ class Unused:
         """Repeat until nothing more becomes unused."""
         body = self.file.parsed.tree.body
         imports = Imports(self.file, self.draft, self.statements, self)
+        containers = Containers(self.file, self.names, self.draft, self.statements)
+        steps = (
+            self._withs, containers.drop, self._parameters, self._fixtures, self._assignments, imports.drop
+        )  # fmt: skip
         for _ in range(_MAX_ROUNDS):
             changed = self.statements.settle(body)
-            for step in (self._withs, self._parameters, self._fixtures, self._assignments, imports.drop):
+            for step in steps:
                 changed |= step()
             if not changed:
                 return
@@ -117,10 +122,10 @@ class Unused:
         call = item.context_expr
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             return False
-        if call.func.attr == "dict" and any(
-            id(argument) in self.statements.expressions.emptied for argument in call.args
-        ):
-            return item.optional_vars is None and len(call.args) == 2 and not call.keywords
+        if call.func.attr == "dict" and len(call.args) == 2:
+            left = self.statements.expressions.left.get(id(call.args[1]))
+            idle = left == () and item.optional_vars is None and idle_patch(call, call.args[1])
+            return idle and not touches_environment(self.statements.remaining(node.body))
         if call.func.attr != "context" or call.args or not isinstance(item.optional_vars, ast.Name):
             return False
         name = item.optional_vars.id
@@ -155,6 +160,8 @@ class Unused:
             start, stop = start + 1, stop - 1
         items = tokens.items(start, stop)
         self.draft.drop_items(items, doomed, (tokens.table[start].start, tokens.table[stop].start))
+        line = self.draft.line_of(self.file.span(node)[0])
+        self.draft.delete_lines(line - self.draft.remarks_above(line), line - 1)
 
     # parameters
 

@@ -148,6 +148,16 @@ class Values:
                     return Known(stop, True, part.raw)
         return None
 
+    def decided(self, node: ast.expr) -> tuple[bool, int] | None:
+        """The truth of `f() or V1`, which holds whatever `f()` says, and which operand decides it."""
+        if isinstance(node, ast.BoolOp) and self.truth(node) is None:
+            stop = not isinstance(node.op, ast.And)
+            for position, value in enumerate(node.values):
+                part = self.truth(value)
+                if part and part.switched and part.value is stop:
+                    return (stop, position) if position else None
+        return None
+
     def _name(self, node: ast.Name) -> Known | None:
         found = self.names.lookup(node)
         if found is None or not isinstance(node.ctx, ast.Load):

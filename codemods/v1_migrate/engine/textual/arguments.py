@@ -81,7 +81,7 @@ def commands(text: str, kind: Kind, needle: re.Pattern[str]) -> Iterator[list[tu
 def _of_piece(piece: Piece, needle: re.Pattern[str]) -> Iterator[Arguments]:
     view = piece.view
     if piece.language in ("shell", "docker"):
-        yield from _of_scripts(view, docker=piece.language == "docker")
+        yield from of_scripts(view, docker=piece.language == "docker")
         if piece.language == "docker":
             for match in re.finditer(r"^[ \t]*(?:CMD|ENTRYPOINT)[ \t]+(?=\[)", view.text, re.MULTILINE):
                 yield from _of_exec_form(view, match.end())
@@ -93,12 +93,13 @@ def _of_piece(piece: Piece, needle: re.Pattern[str]) -> Iterator[Arguments]:
         yield from _of_json(view, root)
         for node in _strings(root):
             if needle.search(node.value) and " " in node.value:
-                yield from _of_scripts(jsontree.string_view(view, [node]))
+                yield from of_scripts(jsontree.string_view(view, [node]))
     elif piece.language == "yaml":
         yield from _Yaml(view, needle).run()
 
 
-def _of_scripts(view: View, *, docker: bool = False, given: bool = False) -> Iterator[Arguments]:
+def of_scripts(view: View, *, docker: bool = False, given: bool = False) -> Iterator[Arguments]:
+    """Commands of vLLM in shell text; `given`: every command of it is vLLM's."""
     for script in scripts(view.text, docker=docker):
         for at, command in script.commands:
             words = tuple(word.value if word.value is not None else word.text for word in command.words)
@@ -226,7 +227,7 @@ class _Yaml:
             start = min(self.view.text.find("\n", start) + 1, end)
         elif node.style in ("'", '"'):
             start, end = start + 1, end - 1
-        yield from _of_scripts(self.view.part(start, end), given=given)
+        yield from of_scripts(self.view.part(start, end), given=given)
 
     def _list(self, node: Any, *, given: bool) -> Iterator[Arguments]:
         words = tuple(str(item.value) for item in node.value)

@@ -1,4 +1,4 @@
-"""Where YAML sets an environment variable: keys, `- NAME=value`, `- name: NAME` with a value, block or flow."""
+"""Where YAML sets an environment variable: keys, `- NAME=value`, `- name: NAME` with a value, a command."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .entries import Entry
 _ENVIRONMENT = re.compile(r"env|variables|vars\b|args", re.IGNORECASE)
 _ITEM = re.compile(r"[ \t]*(?:-[ \t]+)+\Z")
 _LITERAL = re.compile(r"[\w.,:/+-]*\Z")
+_EXPORT = re.compile(r"export[ \t]+([A-Za-z_]\w*)=[\"']?([\w.,:/+-]*)[\"']?;?")  # a whole command
 Path = tuple[tuple[Any, str | None, int], ...]  # (parent node, key or None, position) from the root down
 
 
@@ -84,13 +85,17 @@ class _Walk:
 
     def _sequence(self, node: Any, path: Path) -> None:
         for position, item in enumerate(node.value):
-            name, equals, value = str(item.value).partition("=") if is_scalar(item) else ("", "", "")
-            if self.wanted.fullmatch(name) and _is_environment(path):
-                literal = value if equals and _LITERAL.match(value) else None
-                cut = self._cut(node, position, path)
-                self._add(name, literal, item.start_mark.index, item.end_mark.index, cut, path)
-            else:
+            text = str(item.value) if is_scalar(item) else ""
+            export = _EXPORT.fullmatch(text)
+            name, equals, value = (export[1], "=", export[2]) if export else text.partition("=")
+            option = position > 0 and _is_option(node.value[position - 1])
+            listed = export is not None or option or _is_environment(path)
+            if not listed or not self.wanted.fullmatch(name):
                 self.node(item, (*path, (node, None, position)))
+                continue
+            literal = value if equals and _LITERAL.match(value) else None
+            cut = self._cut(node, position, path, pair=option and not export)
+            self._add(name, literal, item.start_mark.index, item.end_mark.index, cut, path)
 
     def _named_item(self, node: Any, named: dict[str, Any], path: Path) -> None:
         """`- name: X` with `value: y`, as in Kubernetes."""
@@ -125,23 +130,42 @@ class _Walk:
 
     # cuts
 
-    def _cut(self, parent: Any, position: int, path: Path) -> Cut | None:
-        """Member `position` of a collection; the collection's own entry when nothing else is in it."""
+    def _cut(self, parent: Any, position: int, path: Path, *, pair: bool = False) -> Cut | None:
+        """Member `position` of a collection; the collection's own entry when nothing else is in it.
+
+        `pair`: with the member before it, the option that hands the variable on.
+        """
         members = parent.value
+        first = position - 1 if pair else position
         if parent.flow_style:
             spans = [_span(member) for member in members]
             inside = (parent.start_mark.index + 1, parent.end_mark.index - 1)
-            return jsontree.members_cut(spans, [position], inside)[0]
-        if len(members) == 1:
-            if not path or path[-1][1] is None or not _ENVIRONMENT.search(path[-1][1]):
-                return None
-            return self._cut(path[-1][0], path[-1][2], path[:-1])
-        start, end = _span(members[position])
+            return jsontree.members_cut(spans, range(first, position + 1), inside)[0]
+        if len(members) == position - first + 1:
+            return self._cut_of_all(parent, path)
+        start, end = _span(members[first])[0], _span(members[position])[1]
         is_item = not isinstance(members[position], tuple)
         left = self.text[line_start(self.text, start) : start]
         if is_block_item(self.text, start) if is_item else not left.strip():
             return lines_cut(self.text, start, _content_end(self.text, start, end))
+        if not is_item and position == 0:  # the key beside the hyphen of a list's item: the next one moves up
+            following = _span(members[1])[0]
+            return None if "#" in self.text[_content_end(self.text, start, end) : following] else Cut(start, following)
         return None
+
+    def _cut_of_all(self, parent: Any, path: Path) -> Cut | None:
+        """The entry of a collection in which nothing else is left."""
+        if not path:
+            return None
+        outer, key, position = path[-1]
+        if key is None:  # `- NAME: value`, an item of a list of variables
+            listed = _is_environment(path[:-1]) and is_block_item(self.text, parent.start_mark.index)
+            return self._cut(outer, position, path[:-1]) if listed else None
+        return self._cut(outer, position, path[:-1]) if _ENVIRONMENT.search(key) else None
+
+
+def _is_option(node: Any) -> bool:
+    return is_scalar(node) and node.value in ("-e", "--env")
 
 
 def _is_environment(path: Path) -> bool:

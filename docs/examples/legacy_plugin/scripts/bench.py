@@ -1,0 +1,21 @@
+"""Starts the server, asks it once, and prints how long that took."""
+
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+
+command = ["vllm", "serve", sys.argv[1], "--port", "8000", "--swap-space", "4", "--max-model-len", "512"]
+server = subprocess.Popen(command, env={**os.environ, "VLLM_LOGITS_PROCESSOR_THREADS": "2"})
+try:
+    start = time.monotonic()
+    while time.monotonic() - start < 600:
+        try:
+            urllib.request.urlopen("http://localhost:8000/health").close()
+            print(f"ready after {time.monotonic() - start:.0f} s")
+            break
+        except OSError:
+            time.sleep(1)
+finally:
+    server.terminate()
