@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import torch
 from torch import Tensor
 
 from v1_compat.legacy.abstract import AttentionBackend, AttentionMetadataBuilder, MLAAttentionImpl
@@ -85,4 +86,7 @@ class CPUMLAImpl(MLAAttentionImpl[CPUMLAMetadata]):
         no_mla("CPUMLAImpl")
 
     def forward(self, *args: Any, **kwargs: Any) -> NoReturn:
+        no_mla("CPUMLAImpl")
+
+    def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
         no_mla("CPUMLAImpl")

@@ -40,6 +40,14 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
     tree_mask: ClassVar[Tensor | None] = None  # type: ignore[misc]
     is_prefilling: ClassVar[list[bool] | None] = None  # type: ignore[misc]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.query_start_loc, list):  # 0.8.5 by position: it had no field here
+            places = _FIELDS[_FIELDS.index("query_start_loc") :]
+            values = [None, *(getattr(self, name) for name in places[:-1])]
+            for name, value in zip(places, values, strict=True):
+                setattr(self, name, value)
+
     @property
     def prefill_metadata(self) -> TorchSDPAMetadata | None:  # type: ignore[override]
         """This object if the batch has prefill tokens."""
@@ -52,7 +60,7 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
 
     def as_v1(self) -> v1.TorchSDPAMetadata:
         """A V1 metadata object of the same batch: the tensors are shared, what V1 derives from them is not kept here."""
-        return v1.TorchSDPAMetadata(**{f.name: getattr(self, f.name) for f in fields(TorchSDPAMetadata)})
+        return v1.TorchSDPAMetadata(**{name: getattr(self, name) for name in _FIELDS})
 
     def start_locations(self) -> Tensor:
         """int32 ``[B + 1]`` of all requests."""
@@ -78,7 +86,7 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
         state = dict(state)
         if "prefill_query_start_loc" not in state:  # 0.8.5 called it query_start_loc
             state["prefill_query_start_loc"] = state.get("query_start_loc")
-        self.__post_init__()
+        super().__post_init__()
         for each in fields(self):
             if each.default is not MISSING:
                 setattr(self, each.name, each.default)
@@ -88,6 +96,9 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
     def __subclasshook__(cls, other: type) -> Any:
         """V1's metadata is V0's, too."""
         return True if cls is TorchSDPAMetadata and v1.TorchSDPAMetadata in other.__mro__ else NotImplemented
+
+
+_FIELDS = tuple(f.name for f in fields(TorchSDPAMetadata))
 
 
 class TorchSDPAMetadataBuilder(AttentionMetadataBuilder[TorchSDPAMetadata]):
