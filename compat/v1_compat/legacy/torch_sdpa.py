@@ -16,7 +16,7 @@ import v1_cpu
 from v1_compat.legacy.abstract import AttentionBackend, AttentionImpl, AttentionMetadata, AttentionType
 from v1_compat.legacy.attend import attend_paged, scale_of
 from v1_compat.legacy.attention_utils import CommonAttentionState
-from v1_compat.legacy.ipex_attn import PagedAttention, _IPEXPagedAttention, _PagedAttention, _use_ipex
+from v1_compat.legacy.ipex_attn import PagedAttention, _use_ipex
 from v1_compat.legacy.layouts import SplitCache, block_pairs
 from v1_compat.legacy.notice import say
 from v1_compat.legacy.paged_attn import PagedAttentionMetadata
@@ -36,6 +36,9 @@ __all__ = [
     "_make_sliding_window_bias",
     "_use_ipex",
 ]
+
+# By name: code that replaces `PagedAttention` replaces every reference to it that it finds in any module.
+_PAGED_MODULE = "v1_compat.legacy.ipex_attn"
 
 
 class TorchSDPABackend(v1.TorchSDPABackend, AttentionBackend):  # type: ignore[misc]
@@ -266,7 +269,7 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
         if lens is None or tables is None:
             raise ValueError("attn_metadata: decoding needs seq_lens_tensor and block_tables")
         rows = slice(metadata.num_prefill_tokens, metadata.num_actual_tokens)
-        if PagedAttention not in (_PagedAttention, _IPEXPagedAttention):  # the caller's own, put in V0's place
+        if PagedAttention.forward_decode.__module__ != _PAGED_MODULE:  # the caller's own, put in this one's place
             scales = getattr(layer, "_k_scale", 1.0), getattr(layer, "_v_scale", 1.0)
             PagedAttention.forward_decode(
                 result[rows],

@@ -10,7 +10,8 @@ DEFAULT = "v1_compat.legacy.torch_sdpa:TorchSDPABackend"
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     config = pluginmanager.get_plugin("pytestconfig")
     assert isinstance(config, pytest.Config)
-    if any(str(argument).startswith("v1_compat.suite") for argument in config.invocation_params.args):
+    arguments = [str(argument).partition("::")[0] for argument in config.invocation_params.args]
+    if any(a.startswith("v1_compat.suite") and a != __name__ for a in arguments):
         parser.getgroup("v1_compat").addoption(
             "--backend",
             default=DEFAULT,
