@@ -258,7 +258,7 @@ class MLAAttentionImpl(AttentionImpl[T], Generic[T]):
     """V0's multi-head latent attention: one `forward` where V1 has `forward_mha` and `forward_mqa`."""
 
     @abstractmethod
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         layer: Any,
         hidden_states_or_cq: Tensor,
@@ -270,6 +270,10 @@ class MLAAttentionImpl(AttentionImpl[T], Generic[T]):
         output_scale: Tensor | None = None,
     ) -> Tensor:
         raise NotImplementedError
+
+    def fused_output_quant_supported(self, *args: Any, **kwargs: Any) -> bool:
+        """No, whichever release's arguments are given."""
+        return False
 
 
 def is_quantized_kv_cache(kv_cache_dtype: str) -> bool:

@@ -1,4 +1,4 @@
-"""One V0 attention call as a call of V1: copy the blocks in use into a V1 cache, attend, write into the caller's rows."""
+"""One V0 attention call as a call of V1: copy the blocks in use into a V1 cache, attend, fill the caller's rows."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def attend_paged(
     the copy only. The other arguments are those of `v1_cpu.paged_attention`.
     """
     if out.shape != query.shape or out.dtype is not query.dtype:
-        raise ValueError(
-            f"out: {out.dtype} {tuple(out.shape)}; must be as query, {query.dtype} {tuple(query.shape)}"
-        )
+        raise ValueError(f"out: {out.dtype} {tuple(out.shape)}; must be as query, {query.dtype} {tuple(query.shape)}")
     if query.shape[-1] != cache.head_size:
         raise ValueError(f"query: head size {query.shape[-1]}; the cache has {cache.head_size}")
     seq_lens, starts = seq_lens.int().contiguous(), query_start_loc.int().contiguous()

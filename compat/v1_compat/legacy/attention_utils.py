@@ -118,7 +118,7 @@ class CommonAttentionState(AttentionState[AttentionMetadata]):
     @contextmanager
     def graph_capture(self, max_batch_size: int) -> Iterator[None]:
         _no_graphs("graph_capture")
-        yield  # type: ignore[unreachable]
+        yield
 
     def graph_clone(self, batch_size: int) -> CommonAttentionState:
         _no_graphs("graph_clone")

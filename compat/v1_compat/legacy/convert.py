@@ -68,9 +68,7 @@ def from_v1(metadata: v1.TorchSDPAMetadata) -> TorchSDPAMetadata:
     if table is None:
         raise ValueError("metadata: has no block_table; must be of a V1 builder")
     query_lens = [b - a for a, b in pairwise(starts)]
-    prefilling = metadata.is_prefilling or [
-        q > 1 or s <= q for q, s in zip(query_lens, lens.tolist(), strict=True)
-    ]
+    prefilling = metadata.is_prefilling or [q > 1 or s <= q for q, s in zip(query_lens, lens.tolist(), strict=True)]
     prefills = sum(prefilling)
     if not all(prefilling[:prefills]) or any(q != 1 for q in query_lens[prefills:]):
         prefills = len(query_lens)

@@ -55,16 +55,15 @@ class SplitCache:
         )
         if key.dtype is not value.dtype:
             raise TypeError(f"value_cache: dtype {value.dtype}; must be {key.dtype} like key_cache")
-        packed = key.dim() == 5
-        shape = tuple(key.shape)
+        shape, packed, fits = tuple(key.shape), key.dim() == 5, False
         if packed:
             num_blocks, heads, chunks, block_size, x = shape
-            head_size, wanted = chunks * x, (num_blocks, heads, chunks * x, block_size)
+            head_size = chunks * x
+            fits = value.shape == (num_blocks, heads, head_size, block_size)
         elif key.dim() == 4:
-            num_blocks, heads, block_size, head_size = wanted = shape
-        else:
-            wanted = ()
-        if not wanted or value.shape != wanted:
+            num_blocks, heads, block_size, head_size = shape
+            fits = value.shape == key.shape
+        if not fits:
             raise ValueError(
                 f"key_cache, value_cache: shapes {shape} and {tuple(value.shape)}; must be {PACKED} "
                 f"(x = 16 bytes), or {PLAIN}: split_kv_cache makes them from the layer's kv_cache"
@@ -95,12 +94,12 @@ class SplitCache:
             )
         used = torch.arange(columns) < wanted[:, None]
         blocks = block_tables.reshape(used.shape)[used].long()
-        if blocks.numel() and not (0 <= int(blocks.min()) and int(blocks.max()) < self.num_blocks):
+        if blocks.numel() and (int(blocks.min()) < 0 or int(blocks.max()) >= self.num_blocks):
             bad = next(b for b in blocks.tolist() if not 0 <= b < self.num_blocks)
             raise ValueError(f"block_tables: {bad}; must be a block of the cache, 0 to {self.num_blocks - 1}")
         places = torch.arange(blocks.numel())
         if shared:
-            blocks, places = blocks.unique(return_inverse=True)
+            blocks, places = blocks.unique(return_inverse=True)  # type: ignore[no-untyped-call]
         table = torch.zeros(used.shape, dtype=torch.int32)
         table[used] = places.int()
         return self._copy(blocks), table
@@ -127,7 +126,7 @@ class SplitCache:
         keys, values = self._stored(key, k_scale), self._stored(value, v_scale)
         key_cache, value_cache = _bytes(self.key), _bytes(self.value)
         if self.packed:
-            key_cache[blocks, :, :, offsets, :] = keys.unflatten(2, self.key.shape[2:5:2])
+            key_cache[blocks, :, :, offsets, :] = keys.reshape(*keys.shape[:2], *self.key.shape[2:5:2])
             value_cache[blocks, :, :, offsets] = values
         else:
             key_cache[blocks, :, offsets] = keys
@@ -140,7 +139,7 @@ class SplitCache:
         keys, values = (_bytes(cache).index_select(0, blocks) for cache in (self.key, self.value))
         whole = _bytes(kv_cache)
         if self.packed:
-            whole[..., :size].unflatten(3, (size // x, x)).copy_(keys.permute(0, 1, 3, 2, 4))
+            whole[..., :size].view(*shape[:3], size // x, x).copy_(keys.permute(0, 1, 3, 2, 4))
             whole[..., size:].copy_(values.transpose(2, 3))
         else:
             whole[..., :size].copy_(keys)

@@ -16,7 +16,7 @@ from v1_cpu.plan import Plan, make_plan
 
 
 @dataclass
-class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionMetadata):  # type: ignore[misc]
+class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionMetadata):
     """One batch: P prefill requests first, then D decode requests of one token; T query tokens.
 
     The constructor takes V0's fields in the order of 0.9.2. It is a `v1_cpu.TorchSDPAMetadata`, so that V1's layers
@@ -49,17 +49,17 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
                 setattr(self, name, value)
 
     @property
-    def prefill_metadata(self) -> TorchSDPAMetadata | None:  # type: ignore[override]
+    def prefill_metadata(self) -> TorchSDPAMetadata | None:
         """This object if the batch has prefill tokens."""
         return self if self.num_prefill_tokens else None
 
     @property
-    def decode_metadata(self) -> TorchSDPAMetadata | None:  # type: ignore[override]
+    def decode_metadata(self) -> TorchSDPAMetadata | None:
         """This object if the batch has decode tokens."""
         return self if self.num_decode_tokens else None
 
     def as_v1(self) -> v1.TorchSDPAMetadata:
-        """A V1 metadata object of the same batch: the tensors are shared, what V1 derives from them is not kept here."""
+        """The same batch as V1's class: the tensors are shared, what V1 derives from them is not kept here."""
         return v1.TorchSDPAMetadata(**{name: getattr(self, name) for name in _FIELDS})
 
     def start_locations(self) -> Tensor:

@@ -45,9 +45,9 @@ def register() -> list[str]:
         namespace, name = path.split(".")
         if hasattr(getattr(torch.ops, namespace), name):
             continue
-        library = torch.library.Library(namespace, "FRAGMENT")
-        library.define(name + schema)
-        library.impl(name, function, "CPU")
+        library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
+        library.define(name + schema)  # type: ignore[no-untyped-call]
+        library.impl(name, function, "CPU")  # type: ignore[no-untyped-call]
         _libraries.append(library)
         added.append(path)
     return added

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 import v1_cpu
 from v1_compat.legacy.abstract import AttentionBackend, AttentionImpl, AttentionMetadata, AttentionType
@@ -20,6 +19,7 @@ from v1_compat.legacy.ipex_attn import PagedAttention, _use_ipex
 from v1_compat.legacy.layouts import SplitCache, block_pairs
 from v1_compat.legacy.notice import say
 from v1_compat.legacy.paged_attn import PagedAttentionMetadata
+from v1_compat.legacy.sdpa_masks import _make_alibi_bias, _make_sliding_window_bias, attend_masked
 from v1_compat.legacy.sdpa_metadata import TorchSDPAMetadata, TorchSDPAMetadataBuilder
 from v1_cpu import backend as v1
 
@@ -41,7 +41,7 @@ __all__ = [
 _PAGED_MODULE = "v1_compat.legacy.ipex_attn"
 
 
-class TorchSDPABackend(v1.TorchSDPABackend, AttentionBackend):  # type: ignore[misc]
+class TorchSDPABackend(v1.TorchSDPABackend, AttentionBackend):
     """Static facts about V0's backend: its cache is ``(2, NB, BS * KH * D)``."""
 
     accept_output_buffer: ClassVar[bool] = False
@@ -85,7 +85,7 @@ class TorchSDPABackend(v1.TorchSDPABackend, AttentionBackend):  # type: ignore[m
         return True if cls is TorchSDPABackend and v1.TorchSDPABackend in other.__mro__ else NotImplemented
 
 
-class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ignore[misc,type-arg]
+class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ignore[type-arg]
     """One attention layer over a V0 cache. Also takes a V1 cache ``[NB, KH, BS, 2 * D]``, as `v1_cpu` does.
 
     Parameters
@@ -189,6 +189,10 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
             self._decode(layer, query, halves, attn_metadata, result)
         return result.view(-1, self.num_heads * self.head_size)
 
+    def fused_output_quant_supported(self, *args: Any, **kwargs: Any) -> bool:
+        """No, whichever release's arguments are given."""
+        return False
+
     def _check_complete(self, metadata: v1.TorchSDPAMetadata) -> None:
         kind = self.attn_type
         if kind == AttentionType.ENCODER and not metadata.is_all_encoder_attn_metadata_set:
@@ -221,8 +225,7 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
             return halves
         if self.attn_type == AttentionType.ENCODER_ONLY and not slots.numel():
             return halves  # such models have no blocks
-        scales = getattr(layer, "_k_scale", 1.0), getattr(layer, "_v_scale", 1.0)
-        PagedAttention.write_to_paged_cache(key, value, *halves, slots, self.kv_cache_dtype, *scales)
+        PagedAttention.write_to_paged_cache(key, value, *halves, slots, self.kv_cache_dtype, *_scales(layer))
         return halves
 
     def _prefill(
@@ -270,7 +273,6 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
             raise ValueError("attn_metadata: decoding needs seq_lens_tensor and block_tables")
         rows = slice(metadata.num_prefill_tokens, metadata.num_actual_tokens)
         if PagedAttention.forward_decode.__module__ != _PAGED_MODULE:  # the caller's own, put in this one's place
-            scales = getattr(layer, "_k_scale", 1.0), getattr(layer, "_v_scale", 1.0)
             PagedAttention.forward_decode(
                 result[rows],
                 query[rows],
@@ -282,7 +284,7 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
                 self.num_kv_heads,
                 self.scale,
                 self.alibi_slopes,
-                *scales,
+                *_scales(layer),
             )
             return
         cache = SplitCache.of(*halves, self.kv_cache_dtype, query.dtype)
@@ -333,7 +335,7 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
             queries = keys = keys[: attn_metadata.num_prefills]
         masks = attn_metadata.get_attn_bias(attn_type)
         if masks is not None and any(mask is not None for mask in masks):
-            self._masked(output, query, key, value, queries, keys, masks)
+            attend_masked(output, query, key, value, queries, keys, masks, self.scale)
             return
         tokens, states = sum(queries), sum(keys)
         output[:tokens] = v1_cpu.varlen_attention(
@@ -349,30 +351,14 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
             logits_soft_cap=self.logits_soft_cap,
         )
 
-    def _masked(
-        self,
-        output: Tensor,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        queries: list[int],
-        keys: list[int],
-        masks: list[Tensor],
-    ) -> None:
-        """With masks the caller has set: V1's kernels take none, torch does."""
-        first, first_key = 0, 0
-        for query_len, key_len, mask in zip(queries, keys, masks, strict=True):
-            q = query[first : first + query_len].transpose(0, 1)
-            k, v = (x[first_key : first_key + key_len].transpose(0, 1) for x in (key, value))
-            rows = scaled_dot_product_attention(
-                q[None], k[None], v[None], attn_mask=mask, scale=self.scale, enable_gqa=True
-            )
-            output[first : first + query_len] = rows[0].transpose(0, 1)
-            first, first_key = first + query_len, first_key + key_len
-
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:
         return True if cls is TorchSDPABackendImpl and v1.TorchSDPABackendImpl in other.__mro__ else NotImplemented
+
+
+def _scales(layer: Any) -> tuple[Any, Any]:
+    """What V0's operations were given: the layer's tensors, or 1 without a layer."""
+    return getattr(layer, "_k_scale", 1.0), getattr(layer, "_v_scale", 1.0)
 
 
 def _differences(layer: TorchSDPABackendImpl, use_irope: bool) -> list[str]:
@@ -393,25 +379,3 @@ def _differences(layer: TorchSDPABackendImpl, use_irope: bool) -> list[str]:
     if use_irope:
         said.append("use_irope is not served, as in V0: the layer sees its whole context, not its chunk")
     return said
-
-
-def _make_alibi_bias(alibi_slopes: Tensor, dtype: torch.dtype, seq_lens: list[int]) -> list[Tensor]:
-    """Causal ALiBi masks ``[1, H, S, S]``, one a request."""
-    masks = []
-    for length in seq_lens:
-        position = torch.arange(length, dtype=dtype)
-        bias = alibi_slopes[:, None, None] * (position[None, :] - position[:, None])
-        future = torch.full((length, length), -torch.inf).triu(1)
-        masks.append((bias + future)[None].to(dtype))
-    return masks
-
-
-def _make_sliding_window_bias(seq_lens: list[int], window_size: int | None, dtype: torch.dtype) -> list[Tensor]:
-    """Causal masks ``[1, S, S]`` that let a query see `window_size` keys, one a request."""
-    masks = []
-    for length in seq_lens:
-        position = torch.arange(length)
-        distance = position[:, None] - position[None, :]
-        seen = (distance >= 0) & (distance < (length if window_size is None else window_size))
-        masks.append(torch.zeros((1, length, length), dtype=dtype).masked_fill_(~seen, -torch.inf))
-    return masks

@@ -18,7 +18,8 @@ from v1_cpu.specs import AttentionSpec, CommonAttentionMetadata
 class Driver(Protocol):
     """What the tests call."""
 
-    backend: type[Any]
+    @property
+    def backend(self) -> type[Any]: ...
 
     def new_cache(self, layer: Layer, num_blocks: int) -> Tensor:
         """An empty cache, of the shape the backend says."""
@@ -99,8 +100,8 @@ class V0Driver:
         metadata = self.metadata(layer, batch)
         for name, value in encoder_fields(layer, encoder, first=first).items():
             setattr(metadata, name, value)
-        states = encoder.new_keys() if first else (None, None)
-        return self._forward(layer, batch.query(), *states, cache, metadata)
+        key, value = encoder.new_keys() if first else (None, None)
+        return self._forward(layer, batch.query(), key, value, cache, metadata)
 
     def metadata(self, layer: Layer, batch: Batch, *, chunked: bool = False, drop_blocks: bool = False) -> Any:
         """What V0's runner made of this batch."""
@@ -186,8 +187,8 @@ class V1Driver:
             causal=False,
             encoder_seq_lens=fields["encoder_seq_lens_tensor"],
         )
-        states = encoder.new_keys() if first else (None, None)
-        return self._forward(layer, batch.query(), *states, cache, common)
+        key, value = encoder.new_keys() if first else (None, None)
+        return self._forward(layer, batch.query(), key, value, cache, common)
 
     def _forward(
         self, layer: Layer, query: Tensor, key: Tensor | None, value: Tensor | None, cache: Tensor, common: Any

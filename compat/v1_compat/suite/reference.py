@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +29,7 @@ class Layer:
 
     @property
     def scale(self) -> float:
-        return float(self.head_size) ** -0.5
+        return 1.0 / math.sqrt(self.head_size)
 
 
 def attention(layer: Layer, query: Tensor, key: Tensor, value: Tensor, *, causal: bool) -> Tensor:

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 import torch
-
 from v1_compat.legacy import ADAPTERS
 
 

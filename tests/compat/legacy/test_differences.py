@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-
 from v1_compat.legacy import custom_ops as ops
 from v1_compat.legacy.torch_sdpa import PagedAttention, TorchSDPABackend, TorchSDPABackendImpl
 from v1_compat.suite.batches import Batch

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-
 from v1_compat.legacy import custom_ops as ops
 from v1_compat.legacy import ipex_attn, paged_attn
 

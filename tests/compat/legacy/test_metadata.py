@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-
-import v1_cpu
 from v1_compat.legacy import abstract, convert, cpu_mla, paged_attn, torch_sdpa
 from v1_compat.legacy.torch_sdpa import TorchSDPAMetadata
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.driver import Scales, V0Driver
 from v1_compat.suite.reference import Layer, assert_close
+
+import v1_cpu
 
 LAYER = Layer()
 DRIVER = V0Driver(torch_sdpa.TorchSDPABackend)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-
-import v1_cpu
 from v1_compat.legacy import custom_ops as ops
 from v1_compat.legacy import ipex_attn, paged_attn
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.reference import Layer, assert_close, attention
+
+import v1_cpu
 
 ONE = torch.ones(())
 PACKED, PLAIN = ipex_attn._PagedAttention, ipex_attn._IPEXPagedAttention
@@ -93,7 +93,9 @@ def test_a_float8_cache_is_scaled(layout: Any, stored: torch.dtype, said: str) -
     caches = cache_of(layer, batch, layout, stored)
     scales = {"kv_cache_dtype": said, "k_scale": k_scale, "v_scale": v_scale}
     write(layer, batch, caches, **scales)
-    inside = stored if stored is not torch.uint8 else torch.float8_e5m2 if said.endswith("e5m2") else torch.float8_e4m3fn
+    inside = (
+        stored if stored is not torch.uint8 else torch.float8_e5m2 if said.endswith("e5m2") else torch.float8_e4m3fn
+    )
 
     def rounded(x: Tensor, scale: Tensor) -> Tensor:
         return (x.float() / scale).to(inside).double() * scale.double()
@@ -244,7 +246,7 @@ def test_latent_attention_says_where_it_goes() -> None:
         lambda: ops.mla_decode_kvcache_cpu(x, x, x, 1.0, x, x),
         lambda: ops.concat_and_cache_mla(x, x, x, x, "auto", x),
     ):
-        with pytest.raises(NotImplementedError, match="v1_cpu.mla"):
+        with pytest.raises(NotImplementedError, match=r"v1_cpu\.mla"):
             call()
 
 

@@ -85,7 +85,9 @@ def test_a_sound_backend_passes(folder: Path, options: tuple[str, ...], passed: 
     code, output, failed = run_suite(folder, *options)
     assert code == 0 and not failed, output
     assert int(output.rpartition(" passed")[0].split()[-1]) >= passed
-    assert ("skipped" in output) == bool(options), "what is about V0's metadata is left out for V1's kind, and only then"
+    assert ("skipped" in output) == bool(options), (
+        "what is about V0's metadata is left out for V1's kind, and only then"
+    )
 
 
 @pytest.mark.parametrize(

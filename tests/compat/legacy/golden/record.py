@@ -35,7 +35,7 @@ def record(
     order = torch.randperm(num_blocks, generator=gen)
     table = torch.zeros(len(lens), max(needed), dtype=torch.int32)
     slots, used = [], 0
-    for row, (length, count) in enumerate(zip(lens, needed)):
+    for row, (length, count) in enumerate(zip(lens, needed, strict=True)):
         blocks = order[used : used + count]
         used += count
         table[row, :count] = blocks.int()
@@ -60,9 +60,7 @@ def record(
     partitions = -(-longest // 512)
     scratch = torch.zeros(len(lens), heads, partitions)
     parts = torch.zeros(len(lens), heads, partitions, size, dtype=dtype)
-    torch.ops._C.paged_attention_v2(
-        out_v2, scratch, scratch.clone(), parts, query, key_cache, value_cache, *rest
-    )
+    torch.ops._C.paged_attention_v2(out_v2, scratch, scratch.clone(), parts, query, key_cache, value_cache, *rest)
     copied_keys, copied_values = key_cache.clone(), value_cache.clone()
     pairs = torch.tensor([[int(order[0]), int(order[-1])]])
     torch.ops._C_cache_ops.copy_blocks([copied_keys], [copied_values], pairs)
