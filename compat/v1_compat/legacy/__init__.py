@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 ADAPTERS: Mapping[str, str] = {
     "vllm._custom_ops": "v1_compat.legacy.custom_ops",
+    "vllm.attention": "v1_compat.legacy.attention_package",
     "vllm.attention.backends.abstract": "v1_compat.legacy.abstract",
     "vllm.attention.backends.cpu_mla": "v1_compat.legacy.cpu_mla",
     "vllm.attention.backends.torch_sdpa": "v1_compat.legacy.torch_sdpa",

@@ -65,6 +65,8 @@ def attend_paged(
 
 def scale_of(value: Any) -> float:
     """A V0 scale, a tensor of one element or a number, as the float V1 takes."""
+    if isinstance(value, Tensor) and value.numel() != 1:
+        raise ValueError(f"k_scale, v_scale: shape {tuple(value.shape)}; must be one number, V1 scales a whole cache")
     return 1.0 if value is None else float(value)
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 from v1_compat.legacy import custom_ops as ops
+from v1_compat.legacy import torch_sdpa
 from v1_compat.legacy.torch_sdpa import PagedAttention, TorchSDPABackend, TorchSDPABackendImpl
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.driver import V0Driver, dropped_blocks
@@ -120,6 +121,33 @@ def test_a_mask_that_the_caller_set_is_used() -> None:
     rest = attention(layer, r.query[1:], r.key[1:], r.value[1:], causal=True)
     first = attention(layer, r.query[:1], r.key[:1], r.value[:1], causal=True)
     assert_close(out, torch.cat([first, rest]), layer.dtype)
+
+
+def test_v0s_mask_functions_make_masks_that_mean_the_same() -> None:
+    slopes = torch.tensor([0.5, 0.25, 0.125, 0.0625])
+    for layer, masks in (
+        (Layer(alibi_slopes=tuple(slopes.tolist())), torch_sdpa._make_alibi_bias(slopes, torch.float32, [9, 5])),
+        (Layer(sliding_window=3), torch_sdpa._make_sliding_window_bias([9, 5], 3, torch.float32)),
+        (Layer(), torch_sdpa._make_sliding_window_bias([9, 5], None, torch.float32)),
+    ):
+        batch = Batch.of(Layer(), (0, 9), (0, 5))
+        assert [mask.shape[-2:] for mask in masks] == [(9, 9), (5, 5)]
+        metadata = DRIVER.metadata(Layer(), batch)
+        metadata.set_attn_bias(masks, "decoder")
+        out = DRIVER._forward(Layer(), batch.query(), *batch.new_keys(), torch.zeros(0), metadata)
+        assert_close(out, batch.expected(layer), torch.float32)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["a cache made inside", "a cache made outside"])
+def test_a_layer_runs_in_inference_mode(inside: bool) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (0, 6), (20, 1))
+    cache = DRIVER.new_cache(layer, batch.num_blocks)
+    with torch.inference_mode():
+        if inside:
+            cache = DRIVER.new_cache(layer, batch.num_blocks)
+        DRIVER.step(layer, cache, batch.earlier())
+        assert_close(DRIVER.step(layer, cache, batch), batch.expected(layer), layer.dtype)
 
 
 def test_a_layer_that_shares_a_cache_writes_none() -> None:

@@ -31,6 +31,14 @@ CALLED = {  # of two large modules, what V0's CPU attention used; the rest of th
         "mla_decode_kvcache_cpu",
     },
     "vllm.platforms.interface": {"_Backend"},
+    "vllm.attention": {  # Attention is vLLM's layer, not attention itself
+        "AttentionBackend",
+        "AttentionMetadata",
+        "AttentionMetadataBuilder",
+        "AttentionState",
+        "AttentionType",
+        "get_attn_backend",
+    },
 }
 REORDERED = {  # 0.8.5 lacked a parameter in the middle: calls by position have tests of their own
     ("TorchSDPAMetadata", "0.8.5"),

@@ -228,6 +228,13 @@ def test_a_wrong_write_is_refused_before_anything_is_stored(slots: list[int], to
     assert not bool(caches[0].any())
 
 
+def test_a_scale_for_each_head_is_refused() -> None:
+    batch = Batch.of(LAYER, (18, 1))
+    caches = cache_of(LAYER, batch, PACKED, torch.float8_e5m2)
+    with pytest.raises(ValueError, match="must be one number"):
+        decode(LAYER, batch, caches, kv_cache_dtype="fp8_e5m2", k_scale=torch.ones(2))
+
+
 def test_e5m2_is_not_read_as_e4m3() -> None:
     batch = Batch.of(LAYER, (18, 1))
     caches = cache_of(LAYER, batch, PACKED, torch.float8_e5m2)
