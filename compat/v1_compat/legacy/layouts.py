@@ -21,6 +21,7 @@ from v1_cpu.layouts import FP8_DTYPES, KV_CACHE_DTYPES
 
 PACKED = "[NB, KH, D // x, BS, x] and [NB, KH, D, BS]"
 PLAIN = "[NB, KH, BS, D] and [NB, KH, BS, D]"
+_COPIED_AT_ONCE = 1 << 25  # bytes of keys, and of values: bounds the memory beside the result
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +134,22 @@ class SplitCache:
             value_cache[blocks, :, offsets] = values
 
     def _copy(self, blocks: Tensor) -> Tensor:
-        size, x = self.head_size, self.key.shape[-1]
-        shape = (blocks.numel(), self.num_kv_heads, self.block_size, 2 * size)
-        kv_cache = torch.empty(shape, dtype=self.key.dtype)
-        keys, values = (_bytes(cache).index_select(0, blocks) for cache in (self.key, self.value))
-        whole = _bytes(kv_cache)
+        """The blocks in V1's layout, a token's key beside its value."""
+        size, keys, values = self.head_size, _bytes(self.key), _bytes(self.value)
+        kv_cache = torch.empty((blocks.numel(), self.num_kv_heads, self.block_size, 2 * size), dtype=self.key.dtype)
+        new_keys, new_values = _bytes(kv_cache)[..., :size], _bytes(kv_cache)[..., size:]
         if self.packed:
-            whole[..., :size].view(*shape[:3], size // x, x).copy_(keys.permute(0, 1, 3, 2, 4))
-            whole[..., size:].copy_(values.transpose(2, 3))
-        else:
-            whole[..., :size].copy_(keys)
-            whole[..., size:].copy_(values)
+            new_keys = new_keys.unflatten(3, keys.shape[2:5:2])  # type: ignore[no-untyped-call]
+            if _in_runs(keys) and _in_runs(new_keys):  # move 16 bytes at a time
+                keys, new_keys = keys.view(torch.complex128), new_keys.view(torch.complex128)
+        step = max(1, _COPIED_AT_ONCE // max(1, self.key[:1].nbytes))
+        for first in range(0, blocks.numel(), step):
+            part = slice(first, first + step)
+            some_keys, some_values = keys.index_select(0, blocks[part]), values.index_select(0, blocks[part])
+            if self.packed:
+                some_keys, some_values = some_keys.permute(0, 1, 3, 2, 4), some_values.transpose(2, 3)
+            new_keys[part] = some_keys
+            new_values[part] = some_values
         return kv_cache
 
     def _stored(self, states: Tensor, scale: float) -> Tensor:
@@ -190,6 +196,13 @@ def _typed(name: str, cache: Tensor, kv_cache_dtype: str, dtype: torch.dtype) ->
         f"{name}: dtype {cache.dtype}; with kv_cache_dtype={kv_cache_dtype!r} it must hold "
         f"{named if named in FP8_DTYPES else dtype}; nothing is converted silently"
     )
+
+
+def _in_runs(keys: Tensor) -> bool:
+    """Whether the last dimension is runs of 16 bytes that lie at multiples of 16 bytes."""
+    run = 16 // keys.element_size()
+    starts = (*keys.stride()[:-1], keys.storage_offset())
+    return keys.shape[-1] == run and keys.stride(-1) == 1 and not any(start % run for start in starts)
 
 
 def _bytes(cache: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from v1_compat.legacy import custom_ops as ops
-from v1_compat.legacy import ipex_attn, paged_attn
+from v1_compat.legacy import ipex_attn, layouts, paged_attn
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.reference import Layer, assert_close, attention
 
@@ -72,6 +72,27 @@ def test_decode_reads_what_a_write_stored(layout: Any, dtype: torch.dtype) -> No
     caches = cache_of(layer, batch, layout)
     write(layer, batch, caches)
     assert_close(decode(layer, batch, caches), batch.expected(layer), dtype)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_are_copied_in_parts_where_they_are_many(layout: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (18, 1), (40, 1), (31, 1))
+    caches = cache_of(layer, batch, layout)
+    write(layer, batch, caches)
+    monkeypatch.setattr(layouts, "_COPIED_AT_ONCE", caches[0][:2].nbytes)
+    assert_close(decode(layer, batch, caches), batch.expected(layer), layer.dtype)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4], ids=["aligned", "off by one number", "off by one run"])
+def test_a_cache_that_starts_anywhere_in_its_storage_is_read(offset: int) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (18, 1))
+    storage = torch.zeros(2 * batch.num_blocks * 1024 + offset)
+    flat = storage[offset:].view(2, batch.num_blocks, 1024)
+    caches = PACKED.split_kv_cache(flat, 2, 32)
+    write(layer, batch, caches)
+    assert_close(decode(layer, batch, caches), batch.expected(layer), layer.dtype)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
