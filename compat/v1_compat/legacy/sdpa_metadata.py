@@ -10,9 +10,30 @@ import torch
 from torch import Tensor
 
 from v1_compat.legacy.abstract import AttentionMetadata, AttentionMetadataBuilder
+from v1_compat.legacy.notice import say
 from v1_compat.legacy.paged_attn import PagedAttentionMetadata
 from v1_cpu import backend as v1
 from v1_cpu.plan import Plan, make_plan
+
+
+class _Renamed:
+    """A field under the name it had on vLLM's main branch for some weeks before 0.11.1 (#26096); read and write."""
+
+    def __init__(self, field_name: str) -> None:
+        self._field = field_name
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._text = f"TorchSDPAMetadata.{name} is {self._field}, the name in every release"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        say("V1M102", self._text, stacklevel=2)
+        return getattr(instance, self._field)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        say("V1M102", self._text, stacklevel=2)
+        setattr(instance, self._field, value)
 
 
 @dataclass
@@ -39,6 +60,12 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
     causal: ClassVar[bool | None] = None  # type: ignore[misc]
     tree_mask: ClassVar[Tensor | None] = None  # type: ignore[misc]
     is_prefilling: ClassVar[list[bool] | None] = None  # type: ignore[misc]
+
+    decode_seq_lens_tensor = _Renamed("seq_lens_tensor")
+    decode_max_seq_len = _Renamed("max_decode_seq_len")
+    decode_block_tables = _Renamed("block_tables")
+    prefill_max_seq_len = _Renamed("max_kv_len")
+    prefill_seq_start_loc = _Renamed("kv_start_loc")
 
     def __post_init__(self) -> None:
         super().__post_init__()

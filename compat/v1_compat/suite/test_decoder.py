@@ -42,11 +42,17 @@ def test_a_batch_is_dense_causal_attention(
     assert_close(run(driver, layer, batch, chunked=chunked), batch.expected(layer), layer.dtype)
 
 
-@pytest.mark.parametrize("lens", [[(0, 30)], [(0, 9), (41, 1), (5, 1)]], ids=["a prompt", "a prompt and decodes"])
-def test_a_sliding_window_lets_a_query_see_exactly_that_many_keys(driver: Driver, lens: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("lens", "chunked"),
+    [([(0, 30)], False), ([(0, 9), (41, 1), (5, 1)], False), ([(16, 6), (30, 7), (41, 1)], True)],
+    ids=["a prompt", "a prompt and decodes", "chunks and a decode"],
+)
+def test_a_sliding_window_lets_a_query_see_exactly_that_many_keys(
+    driver: Driver, lens: list[tuple[int, int]], chunked: bool
+) -> None:
     layer = Layer(sliding_window=20)
     batch = Batch.of(layer, *lens)
-    assert_close(run(driver, layer, batch), batch.expected(layer), layer.dtype)
+    assert_close(run(driver, layer, batch, chunked=chunked), batch.expected(layer), layer.dtype)
 
 
 def test_the_window_is_exact_where_the_runner_dropped_the_blocks_before_it(driver: Driver) -> None:

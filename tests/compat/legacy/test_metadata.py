@@ -158,6 +158,45 @@ def test_the_builder_without_chunks_leaves_their_fields_out() -> None:
     assert (made.max_query_len, made.max_kv_len, made.prefill_query_start_loc, made.kv_start_loc) == (None,) * 4
 
 
+@pytest.mark.parametrize("chunked", [True, False])
+def test_the_layer_reads_nothing_that_the_builder_left_out(chunked: bool) -> None:
+    batch = Batch.of(LAYER, *([(16, 4), (0, 9), (20, 1)] if chunked else [(0, 4), (0, 9), (20, 1)]))
+    first, second, decode = batch.requests
+    slots = torch.cat([r.slots(16, r.context, r.length) for r in batch.requests]).tolist()
+    source = input_builder(chunked=chunked, prefills=2)
+    source.input_data.slot_mapping = slots
+    source.input_data.seq_lens = [r.length for r in batch.requests]
+    source.input_data.prefill_block_tables = [first.blocks.tolist(), second.blocks.tolist()]
+    source.input_data.decode_block_tables = [decode.blocks.tolist()]
+    builder = torch_sdpa.TorchSDPABackend.get_builder_cls()(source)
+    builder.prepare()
+    made = builder.build(source.input_data.seq_lens, [r.new for r in batch.requests], -1, -1)
+    cache = DRIVER.new_cache(LAYER, batch.num_blocks)
+    DRIVER.step(LAYER, cache, batch.earlier())
+    out = DRIVER._forward(LAYER, batch.query(), *batch.new_keys(), cache, made)
+    assert_close(out, batch.expected(LAYER), LAYER.dtype)
+
+
+RENAMED = {
+    "decode_seq_lens_tensor": "seq_lens_tensor",
+    "decode_max_seq_len": "max_decode_seq_len",
+    "decode_block_tables": "block_tables",
+    "prefill_max_seq_len": "max_kv_len",
+    "prefill_seq_start_loc": "kv_start_loc",
+}
+
+
+@pytest.mark.parametrize(("name", "field"), RENAMED.items())
+def test_a_name_of_vllms_main_reads_and_writes_the_field(name: str, field: str) -> None:
+    made, value = metadata((0, 3), (20, 1)), object()
+    with pytest.warns(FutureWarning, match=f"V1M102: TorchSDPAMetadata.{name} is {field}") as said:
+        assert getattr(made, name) is getattr(made, field)
+        setattr(made, name, value)
+    assert getattr(made, field) is value
+    assert [each.filename for each in said] == [__file__] * 2
+    assert name not in repr(made)
+
+
 def attend_v1(batch: Batch, made: v1_cpu.TorchSDPAMetadata) -> Tensor:
     """The batch in V1's own layer, over a V1 cache."""
     cache = v1_cpu.allocate_kv_cache(batch.num_blocks, LAYER.block_size, 2, 32, torch.float32)
