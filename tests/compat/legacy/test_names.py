@@ -10,6 +10,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +150,13 @@ def test_everything_listed_is_there() -> None:
         module = importlib.import_module(path)
         missing = [name for name in module.__all__ if not hasattr(module, name)]
         assert module.__all__ and not missing, path
+
+
+def test_the_page_names_every_module() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "compat-attention.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    for legacy, path in ADAPTERS.items():
+        assert any(f"`{legacy}" in row and f"`{path}`" in row for row in rows), legacy
 
 
 def test_the_table_of_adapters_loads_neither_torch_nor_vllm() -> None:

@@ -159,6 +159,46 @@ def test_a_prefix_is_read_from_the_cache_and_the_chunk_from_its_arguments(layout
     assert torch.equal(caches[0], before), "the caller's cache must stay as it was"
 
 
+def test_two_chunks_after_one_partly_filled_block_do_not_meet_in_it() -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (18, 2), (18, 2))
+    first, second = batch.requests
+    caches = cache_of(layer, batch, PACKED)
+    ops.reshape_and_cache(first.key[:18], first.value[:18], *caches, first.slots(16, 0, 18), "auto", ONE, ONE)
+    out = paged_attn.PagedAttention.forward_prefix(
+        *(batch.query(), *batch.new_keys(), "auto", *caches, first.blocks.int().expand(2, -1)),
+        *(torch.tensor([0, 2, 4], dtype=torch.int32), torch.tensor([20, 20], dtype=torch.int32)),
+        *(2, None, None, ONE, ONE),
+    )
+    wanted = [
+        attention(
+            layer,
+            r.query,
+            torch.cat([first.key[:18], r.key[18:]]),
+            torch.cat([first.value[:18], r.value[18:]]),
+            causal=True,
+        )
+        for r in (first, second)
+    ]
+    assert_close(out, torch.cat(wanted), layer.dtype)
+
+
+@pytest.mark.parametrize("name", ["k_scale", "v_scale"])
+def test_a_scale_of_a_cache_that_is_not_quantised_is_not_read(name: str) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (18, 1))
+    caches = cache_of(layer, batch, PACKED)
+    write(layer, batch, caches, **{name: torch.tensor(0.5)})
+    assert_close(decode(layer, batch, caches, **{name: torch.tensor(0.5)}), batch.expected(layer), layer.dtype)
+
+
+def test_a_request_without_keys_gives_zeros() -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (18, 1))
+    caches = cache_of(layer, batch, PACKED)
+    assert not bool(decode(layer, batch, caches, seq_lens=torch.tensor([0], dtype=torch.int32)).any())
+
+
 def test_a_prefix_shared_by_two_requests_is_read_by_both() -> None:
     layer = Layer()
     batch = Batch.of(layer, (32, 1), (32, 1))
