@@ -164,6 +164,27 @@ def test_a_layer_that_shares_a_cache_writes_none() -> None:
     assert_close(out, batch.expected(layer), layer.dtype)
 
 
+@pytest.mark.parametrize("attn_type", ["decoder", "encoder_decoder"])
+def test_a_decode_of_several_tokens_is_served(attn_type: str) -> None:
+    layer = Layer(attn_type=attn_type)
+    batch = Batch.of(layer, (18, 3))
+    (request,) = batch.requests
+    cache = DRIVER.new_cache(layer, batch.num_blocks)
+    stored = Layer()
+    DRIVER.step(stored, cache, batch.earlier())
+    DRIVER.step(stored, cache, batch, chunked=True)
+    metadata = DRIVER.metadata(layer, Batch.of(layer, (20, 1)))
+    metadata.num_decode_tokens = 3
+    metadata.slot_mapping = request.slots(16, 18, 21)
+    metadata.block_tables = metadata.cross_block_tables = request.blocks[None].int()
+    metadata.encoder_seq_lens, metadata.encoder_seq_lens_tensor = [21], torch.tensor([21], dtype=torch.int32)
+    metadata.max_encoder_seq_len, metadata.cross_slot_mapping = 21, torch.zeros(0, dtype=torch.int64)
+    states = batch.new_keys() if attn_type == "decoder" else (None, None)
+    out = DRIVER._forward(layer, batch.query(), *states, cache, metadata)
+    wanted = attention(layer, request.query, request.key, request.value, causal=attn_type == "decoder")
+    assert_close(out, wanted, layer.dtype)
+
+
 def test_a_warm_up_returns_its_query() -> None:
     query = torch.randn(3, 128)
     assert build().forward(None, query, query, query, torch.zeros(0), None) is query

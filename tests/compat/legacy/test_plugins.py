@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from v1_compat.legacy import attention_utils, ipex_attn, selector, torch_ops, torch_sdpa
+from v1_compat.legacy import ipex_attn, selector, torch_ops, torch_sdpa
 from v1_compat.legacy.platform_backend import _Backend
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.driver import V0Driver, run
@@ -165,21 +165,6 @@ def test_a_forced_backend_is_remembered_and_forgotten(monkeypatch: pytest.Monkey
         assert selector.get_global_forced_attn_backend() is _Backend.FLASH_ATTN
         assert selector.get_attn_backend(64, torch.float16, None, 16, False) is torch_sdpa.TorchSDPABackend
     assert selector.get_global_forced_attn_backend() is None
-
-
-def test_slots_are_computed_as_v0_did() -> None:
-    u = attention_utils
-    slots: list[int] = []
-    u.compute_slot_mapping(False, slots, 7, 10, 0, u.compute_slot_mapping_start_idx(True, 10, 0, 8), 4, {7: [5, 3, 9]})
-    assert slots == [-1, -1, 22, 23, 12, 13, 14, 15, 36, 37]
-    slots.clear()
-    u.compute_slot_mapping(False, slots, 7, 600, 298, 0, 4, {7: list(range(200))})
-    assert slots == list(range(298, 600))
-    slots.clear()
-    u.compute_slot_mapping(True, slots, 7, 3, 0, 0, 4, {})
-    assert slots == [u.PAD_SLOT_ID] * 3
-    assert u.is_block_tables_empty(None) and u.is_block_tables_empty({1: None})
-    assert not u.is_block_tables_empty({1: [0]})
 
 
 def test_the_modules_import_without_vllm() -> None:
