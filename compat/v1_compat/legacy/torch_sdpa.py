@@ -6,6 +6,8 @@ logits soft cap is applied, encoders with a window or ALiBi are not masked causa
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import Any, ClassVar
 
 import torch
@@ -37,6 +39,9 @@ __all__ = [
     "_use_ipex",
 ]
 
+if "vllm" in sys.modules:  # V0 imported it here by this name, and plugins wait for that to put their own in its place
+    with contextlib.suppress(ImportError):
+        from vllm.attention.ops.ipex_attn import PagedAttention as _  # type: ignore[import-not-found]  # noqa: F401
 # By name: code that replaces `PagedAttention` replaces every reference to it that it finds in any module.
 _PAGED_MODULE = "v1_compat.legacy.ipex_attn"
 

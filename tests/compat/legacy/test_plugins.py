@@ -108,6 +108,37 @@ def test_a_chunk_over_a_layout_that_v1_does_not_know_is_refused() -> None:
         backend.step(layer, cache, batch, chunked=True)
 
 
+def test_a_plugin_that_waits_for_v0s_import_is_served() -> None:
+    code = """
+import builtins, sys
+from types import ModuleType
+from v1_compat.legacy import ipex_attn
+
+for name in ("vllm", "vllm.attention", "vllm.attention.ops"):
+    sys.modules[name] = ModuleType(name)
+    sys.modules[name].__path__ = []
+sys.modules["vllm.attention.ops.ipex_attn"] = ipex_attn
+original, original_class = builtins.__import__, ipex_attn.PagedAttention
+
+class Plugin(original_class):
+    pass
+
+def hook(name, *rest):
+    module = original(name, *rest)
+    if name == "vllm.attention.ops.ipex_attn":
+        for each in list(sys.modules.values()):
+            if getattr(each, "PagedAttention", None) is original_class:
+                each.PagedAttention = Plugin
+    return module
+
+builtins.__import__ = hook
+from v1_compat.legacy import torch_sdpa
+print(torch_sdpa.PagedAttention is Plugin)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "True", done.stderr
+
+
 def test_v0s_operators_are_there_for_code_that_calls_them_by_name() -> None:
     torch_ops.register()
     cache = torch.randn(2, 6, 32)
