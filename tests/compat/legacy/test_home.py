@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -68,3 +72,74 @@ def test_a_stand_in_for_vllm_is_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None
     assert home.attention_home.__wrapped__() is None
     monkeypatch.setitem(sys.modules, "vllm", None)
     assert home.attention_home.__wrapped__() is None
+
+
+OLDER = """
+from abc import ABC
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+
+class AttentionType:
+    DECODER, ENCODER, ENCODER_ONLY, ENCODER_DECODER = "decoder", "encoder", "encoder_only", "encoder_decoder"
+
+
+class AttentionBackend(ABC):
+    pass
+
+
+@dataclass
+class AttentionMetadata:
+    num_prefills: int
+    num_prefill_tokens: int
+    num_decode_tokens: int
+    slot_mapping: Any
+    multi_modal_placeholder_index_maps: Any
+    enable_kv_scales_calculation: bool
+
+
+class AttentionLayer:
+    pass
+
+
+T = TypeVar("T")
+
+
+class AttentionImpl(ABC, Generic[T]):
+    pass
+"""
+
+
+def fresh(code: str, *paths: Path) -> str:
+    """What `code` prints in a process of its own."""
+    path = os.pathsep.join([*map(str, paths), *(p for p in sys.path if p)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_over_the_dataclass_of_0_10_the_fields_keep_v0s_order(tmp_path: Path) -> None:
+    folder = tmp_path / "vllm" / "attention" / "backends"
+    folder.mkdir(parents=True)
+    for package in (tmp_path / "vllm", tmp_path / "vllm" / "attention", folder):
+        (package / "__init__.py").touch()
+    (folder / "abstract.py").write_text(OLDER)
+    code = (
+        "import inspect, vllm.attention.backends.abstract as theirs\n"
+        "from v1_compat.legacy import abstract, torch_sdpa\n"
+        "assert abstract.AttentionType is theirs.AttentionType\n"
+        "assert issubclass(torch_sdpa.TorchSDPAMetadata, theirs.AttentionMetadata)\n"
+        "print(*inspect.signature(torch_sdpa.TorchSDPAMetadata).parameters)"
+    )
+    assert fresh(code, tmp_path).split() == list(inspect.signature(torch_sdpa.TorchSDPAMetadata).parameters)
+
+
+def test_v1s_classes_are_v0s_before_any_backend_is_imported() -> None:
+    code = (
+        "import v1_cpu\nfrom v1_compat.legacy import abstract\n"
+        "print(issubclass(v1_cpu.TorchSDPABackend, abstract.AttentionBackend), "
+        "isinstance(v1_cpu.TorchSDPAMetadata(), abstract.AttentionMetadata), issubclass(int, abstract.AttentionBackend))"
+    )
+    assert fresh(code) == "True True False"
