@@ -105,9 +105,6 @@ class TorchSDPAMetadata(v1.TorchSDPAMetadata, AttentionMetadata, PagedAttentionM
         """A plan for this call alone, as the fields may change before the next."""
         return make_plan(**sizes)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_plans"}
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take the state of an object that V0 pickled, of any release."""
         state = dict(state)

@@ -61,6 +61,7 @@ def test_an_old_pickle_loads_and_computes(
     request.getfixturevalue("legacy_names")
     loaded = pickle.loads(data)
     assert type(loaded) is TorchSDPAMetadata
+    assert loaded.prefill_query_start_loc is not None and loaded.prefill_query_start_loc.tolist() == [0, 4]
     batch = Batch.of(LAYER, (16, 4), (20, 1))
     cache = DRIVER.new_cache(LAYER, batch.num_blocks)
     DRIVER.step(LAYER, cache, batch.earlier(), chunked=True)
