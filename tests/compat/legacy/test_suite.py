@@ -1,0 +1,127 @@
+"""The suite passes for sound backends of both kinds, and fails, in the right place, for broken ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BROKEN = '''
+"""Backends with one fault each."""
+import torch
+from v1_compat.legacy.torch_sdpa import TorchSDPABackend, TorchSDPABackendImpl
+from v1_cpu import backend as v1
+
+
+def backend_with(impl, base=TorchSDPABackend):
+    return type("Faulty", (base,), {"get_impl_cls": staticmethod(lambda: impl)})
+
+
+class WrongScale(TorchSDPABackendImpl):
+    def __init__(self, num_heads, head_size, scale, *rest):
+        super().__init__(num_heads, head_size, scale * 1.2, *rest)
+
+
+class NoWindow(TorchSDPABackendImpl):
+    def __init__(self, num_heads, head_size, scale, num_kv_heads, alibi, window, *rest):
+        super().__init__(num_heads, head_size, scale, num_kv_heads, alibi, None, *rest)
+
+
+class StaleLengths(TorchSDPABackendImpl):
+    """Reads a metadata object's lengths once."""
+
+    def forward(self, layer, query, key, value, kv_cache, attn_metadata, *rest):
+        if not hasattr(attn_metadata, "first_lens"):
+            attn_metadata.first_lens = attn_metadata.seq_lens_tensor.clone()
+        lens, attn_metadata.seq_lens_tensor = attn_metadata.seq_lens_tensor, attn_metadata.first_lens
+        out = super().forward(layer, query, key, value, kv_cache, attn_metadata, *rest)
+        attn_metadata.seq_lens_tensor = lens
+        return out
+
+
+class CausalEncoder(v1.TorchSDPABackendImpl):
+    def _attend_dense(self, query, key, value, metadata, out):
+        self.attn_type, kind = "decoder", self.attn_type
+        metadata.causal = True
+        super()._attend_dense(query, key, value, metadata, out)
+        self.attn_type = kind
+
+
+class ZeroOutput(v1.TorchSDPABackendImpl):
+    def forward(self, *args, **kwargs):
+        return super().forward(*args, **kwargs).zero_()
+
+
+Scale, Window, Stale = map(backend_with, (WrongScale, NoWindow, StaleLengths))
+Encoder, Zero = (backend_with(impl, v1.TorchSDPABackend) for impl in (CausalEncoder, ZeroOutput))
+'''
+
+
+def run_suite(folder: Path, *options: str) -> tuple[int, str, list[str]]:
+    """Exit code, output, and the names of the failed tests of the suite, started in an empty folder."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "-p", "v1_compat.suite.options"]
+    command += ["--tb=no", "--pyargs", "v1_compat.suite", *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    return done.returncode, done.stdout + done.stderr, [line.split("::")[1].partition("[")[0] for line in lines]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "broken.py").write_text(BROKEN)
+    paths = [str(Path(p).resolve()) for p in sys.path if p]
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *paths]))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "passed"),
+    [((), 110), (("--backend", "v1_cpu.backend:TorchSDPABackend"), 95)],
+    ids=["the legacy backend", "V1's backend"],
+)
+def test_a_sound_backend_passes(folder: Path, options: tuple[str, ...], passed: int) -> None:
+    code, output, failed = run_suite(folder, *options)
+    assert code == 0 and not failed, output
+    assert int(output.rpartition(" passed")[0].split()[-1]) >= passed
+    assert ("skipped" in output) == bool(options), (
+        "what is about V0's metadata is left out for V1's kind, and only then"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "fine"),
+    [
+        ("Scale", "test_any_block_size_serves", "test_the_half_that_is_not_there_is_none"),
+        ("Window", "test_a_sliding_window_lets_a_query_see", "test_a_soft_cap_is_applied_to_the_logits"),
+        ("Stale", "test_metadata_that_is_advanced_in_place", "test_a_soft_cap_is_applied_to_the_logits"),
+        ("Encoder", "test_an_encoder_only_layer_is_not_causal", "test_a_soft_cap_is_applied_to_the_logits"),
+        ("Zero", "test_a_mixed_batch_is_v1s_answer", "test_the_half_that_is_not_there_is_none"),
+    ],
+)
+def test_a_broken_backend_fails_where_it_is_broken(folder: Path, name: str, found: str, fine: str) -> None:
+    code, output, failed = run_suite(folder, "--backend", f"broken:{name}", "-k", f"{found} or {fine}")
+    assert code == 1, output
+    assert failed and all(test.startswith(found) for test in failed), output
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [("no_colon", "must be MODULE:CLASS"), ("no_such_module:A", "No module named 'no_such_module'")],
+)
+def test_a_wrong_backend_is_said(folder: Path, value: str, words: str) -> None:
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "v1_compat.suite.options"]
+    done = subprocess.run(
+        [*command, "--pyargs", "v1_compat.suite", "--backend", value], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert words in done.stdout
+
+
+def test_the_option_exists_in_this_suite_only(folder: Path) -> None:
+    (folder / "test_own.py").write_text("def test_nothing_special(): pass\n")
+    command = [sys.executable, "-m", "pytest", "-p", "v1_compat.suite.options", "test_own.py"]
+    assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
+    refused = subprocess.run([*command, "--backend", "a:B"], cwd=folder, capture_output=True, text=True)
+    assert refused.returncode == 4 and "--backend" in refused.stderr
