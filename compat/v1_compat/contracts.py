@@ -27,7 +27,10 @@ class Misfit:
 
 
 def misfits(
-    space: Mapping[str, Any], target: type, old_members: Sequence[str], old_params: Callable[[str], Sequence[Param] | None]
+    space: Mapping[str, Any],
+    target: type,
+    old_members: Sequence[str],
+    old_params: Callable[[str], Sequence[Param] | None],
 ) -> list[Misfit]:
     """The overrides in a class body that the target does not have, or calls otherwise.
 
@@ -80,9 +83,7 @@ def _without(function: Callable[..., Any], extra: Mapping[str, Any]) -> Callable
     return call
 
 
-def _difference(
-    name: str, own: Callable[..., Any] | None, theirs: Any, old: Sequence[Param] | None
-) -> str:
+def _difference(name: str, own: Callable[..., Any] | None, theirs: Any, old: Sequence[Param] | None) -> str:
     """Why an override does not fit; "" if it does."""
     wanted, have = _parameters(theirs), _parameters(own) if own is not None else None
     if wanted is None or have is None:
@@ -98,7 +99,9 @@ def _difference(
         if optional or takes_any_name or (takes_any_place and parameter.kind in _NAMED and place >= 0):
             continue
         return f"it is called as {_shown(name, wanted)} and takes {_shown(name, have)}"
-    required = [p.name for p in have.values() if p.default is Parameter.empty and p.kind in (*_NAMED, Parameter.KEYWORD_ONLY)]
+    required = [
+        p.name for p in have.values() if p.default is Parameter.empty and p.kind in (*_NAMED, Parameter.KEYWORD_ONLY)
+    ]
     unknown = [p for p in required if p not in wanted and p != next(iter(have), "")]
     if unknown and not any(p.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD) for p in wanted.values()):
         return f"it is called as {_shown(name, wanted)}, without {', '.join(unknown)}"

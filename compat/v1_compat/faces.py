@@ -94,7 +94,9 @@ class LegacyMeta(ABCMeta):
 _replaced: dict[tuple[type, str], Any] = {}  # what stood in vLLM's classes before a face was patched
 
 
-def class_face(legacy: Legacy, target: type, members: tuple[str, ...], params: Any, say: Say, mixin: type | None) -> Any:
+def class_face(
+    legacy: Legacy, target: type, members: tuple[str, ...], params: Any, say: Say, mixin: type | None
+) -> Any:
     """The face of a class; vLLM's class itself where it cannot be subclassed (enumerations, models of libraries)."""
     if type(target) not in (type, ABCMeta):
         return target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,7 +21,9 @@ ORIGIN = "v1_compat"
 class Finder(MetaPathFinder):
     """Stands first, and answers for vllm and what is below it only."""
 
-    def __init__(self, prepare: Callable[[ModuleSpec | None], Server | None], loaded: Callable[[ModuleType], None]) -> None:
+    def __init__(
+        self, prepare: Callable[[ModuleSpec | None], Server | None], loaded: Callable[[ModuleType], None]
+    ) -> None:
         """`prepare` is told of the real vllm (or that there is none) and gives the server, None to stay out of the way;
         `loaded` is told of each real module when it is there."""
         self._prepare, self._loaded = prepare, loaded
@@ -73,9 +74,7 @@ class Finder(MetaPathFinder):
             return None  # whether vLLM is there is asked, or it is wanted itself
         if request.last and not request.names:
             server.say_module(fullname)
-        loader = _Alias(server.alias(fullname)) if server.alias(fullname) else _StandIn(server)
-        spec = ModuleSpec(fullname, loader, origin=ORIGIN, is_package=server.is_package(fullname))
-        return spec
+        return ModuleSpec(fullname, _StandIn(server), origin=ORIGIN, is_package=server.is_package(fullname))
 
 
 class _StandIn(Loader):
@@ -91,19 +90,6 @@ class _StandIn(Loader):
         from .modules import make_legacy
 
         make_legacy(module, self._server)
-
-
-class _Alias(Loader):
-    """Hands out the very module that the old one became."""
-
-    def __init__(self, new: str) -> None:
-        self._new = new
-
-    def create_module(self, spec: ModuleSpec) -> None:
-        return None
-
-    def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(self._new)
 
 
 class _Watch(Loader):
@@ -132,8 +118,6 @@ def _watched(spec: ModuleSpec, loaded: Callable[[ModuleType], None]) -> ModuleSp
 
 
 def _is_ours(fullname: str) -> bool:
-    """The parent is a stand-in or an alias: what lies on its path is not this module."""
-    parent = fullname.rpartition(".")[0]
-    found = sys.modules.get(parent)
-    spec = getattr(found, "__spec__", None)
-    return spec is not None and (spec.origin == ORIGIN or spec.name != parent)
+    """The parent is a stand-in: there is nothing real below it."""
+    spec = getattr(sys.modules.get(fullname.rpartition(".")[0]), "__spec__", None)
+    return spec is not None and spec.origin == ORIGIN

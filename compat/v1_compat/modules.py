@@ -27,17 +27,32 @@ class LegacyModule(ModuleType):
         return server.take(self.__name__, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A patch. Where the name is the same object elsewhere, that is what is meant."""
-        server = self.__dict__.get("_v1_server")
-        if server is None or name.startswith("__") or isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-            return
-        legacy = server.table.find(f"{self.__name__}.{name}")
-        if legacy is not None:
-            server.say(
-                "V1M006", legacy.dotted, f"`{legacy.dotted}` is replaced, which vLLM does not see. {legacy.headline}", legacy.since
+        """A patch. Where the name is the same object elsewhere, it is replaced there, too: that is what is meant."""
+        server: Server = self.__dict__["_v1_server"]
+        legacy = None if name.startswith("__") else server.table.find(f"{self.__name__}.{name}")
+        if legacy is not None and not isinstance(value, ModuleType):
+            home = server.home(self.__name__, name)
+            text = f"`{legacy.dotted}` is replaced, " + (
+                f"as is `{legacy.new}`." if home else "which vLLM does not see."
             )
+            server.say("V1M006", legacy.dotted, f"{text} {legacy.headline}", legacy.since)
+            if home is not None:
+                _originals.setdefault((self.__name__, name), (home, home.__dict__.get(legacy.new.rpartition(".")[2])))
+                setattr(home, legacy.new.rpartition(".")[2], value)
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """The end of a patch."""
+        home, original = _originals.pop((self.__name__, name), (None, None))
+        if home is not None:
+            server: Server = self.__dict__["_v1_server"]
+            legacy = server.table.find(f"{self.__name__}.{name}")
+            assert legacy is not None
+            setattr(home, legacy.new.rpartition(".")[2], original)
+        super().__delattr__(name)
+
+
+_originals: dict[tuple[str, str], tuple[ModuleType, Any]] = {}  # what stood in vLLM's modules before a patch
 
 
 def make_legacy(module: ModuleType, server: Server) -> None:
@@ -49,9 +64,9 @@ def make_legacy(module: ModuleType, server: Server) -> None:
 def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
     """Let a living module answer for the names it lost; returns the way back."""
     name = module.__name__
-    if not name.startswith("vllm") or HOOK in module.__dict__ and hasattr(module.__dict__[HOOK], "_v1_compat"):
-        return None
     own = module.__dict__.get(HOOK)
+    if hasattr(own, "_v1_compat"):
+        return None
     alive = [True]
 
     def __getattr__(attribute: str) -> Any:
@@ -97,9 +112,9 @@ def living() -> list[ModuleType]:
     """vLLM's own modules that are loaded."""
     found = []
     for name, module in list(sys.modules.items()):
-        if (name == "vllm" or name.startswith("vllm.")) and isinstance(module, ModuleType):
-            if module.__name__ == name and not isinstance(module, LegacyModule):
-                found.append(module)
+        ours = isinstance(module, LegacyModule) or not isinstance(module, ModuleType)
+        if (name == "vllm" or name.startswith("vllm.")) and not ours and module.__name__ == name:
+            found.append(module)
     return found
 
 

@@ -73,7 +73,7 @@ class Notices:
         if self.mode is Mode.REPORT:
             report.record(rule, name, place)
         elif count == 1:
-            warnings.warn_explicit(warning, None, place.filename, place.line, place.module, {})  # type: ignore[arg-type]
+            warnings.warn_explicit(warning, None, place.filename, place.line, place.module, {})
 
     def forked(self) -> None:
         """In a forked child: a lock that another thread held stays locked for ever."""

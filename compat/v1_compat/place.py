@@ -179,9 +179,9 @@ def _guards(filename: str, strict: bool) -> tuple[tuple[int, int], ...]:
 
 def _guarded_ranges(node: ast.AST, errors: frozenset[str], strict: bool) -> Iterator[tuple[int, int]]:
     for child in ast.walk(node):
-        if isinstance(child, ast.Try) and any(_answers(handler, errors, strict) for handler in child.handlers):
-            yield from _own_lines(child.body)
-        elif isinstance(child, ast.With) and any(_suppresses(item, errors) for item in child.items):
+        caught = isinstance(child, ast.Try) and any(_answers(handler, errors, strict) for handler in child.handlers)
+        caught = caught or (isinstance(child, ast.With) and any(_suppresses(item, errors) for item in child.items))
+        if caught and isinstance(child, ast.Try | ast.With):
             yield from _own_lines(child.body)
 
 

@@ -19,7 +19,13 @@ from .place import nearest_frame, user_place
 from .table import Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
-CPU_MODULES = ("vllm.attention.layer", "vllm.envs", "vllm.platforms.cpu", "vllm.platforms.interface", "vllm._custom_ops")
+CPU_MODULES = (
+    "vllm.attention.layer",
+    "vllm.envs",
+    "vllm.platforms.cpu",
+    "vllm.platforms.interface",
+    "vllm._custom_ops",
+)
 How = Literal["adapter", "same", "face", "value", "outside", "stub"]
 
 
@@ -52,7 +58,7 @@ class Server:
         """The object of a legacy name, with its notice. Raises NotServed."""
         served = self.find(module, name)
         if served is None or (served.how in ("stub", "adapter") and self._unwanted(name, served.how)):
-            raise NotServed(f"module {module!r} has no attribute {name!r}{self._hint(module, name)}")
+            raise NotServed(f"module {module!r} has no attribute {name!r}")
         self.say(served.rule, f"{module}.{name}", served.text, served.since)
         return served.value.value if isinstance(served.value, switch.Variable) else served.value
 
@@ -85,19 +91,18 @@ class Server:
     def is_package(self, module: str) -> bool:
         return self.table.is_package(module)
 
-    def alias(self, module: str) -> str:
-        """The module that this one became, if it took everything along; "" otherwise."""
-        legacy = self.table.find(module)
-        whole = legacy is not None and legacy.fate == "moved" and not self.is_package(module)
-        if legacy is None or not whole or self.vllm is None or module in self.adapters:
-            return ""
-        return legacy.new if _object(legacy.new)[1] is None else ""
-
     def say_module(self, module: str) -> None:
         """A notice about a module that is imported as such."""
         legacy = self.table.find(module)
         if legacy is not None:
             self.say(legacy.rule, module, legacy.headline, legacy.since)
+
+    def home(self, module: str, name: str) -> ModuleType | None:
+        """vLLM's module that has the same object as a legacy name at its top."""
+        served, legacy = self.find(module, name), self.table.find(f"{module}.{name}")
+        if served is None or legacy is None or served.how != "same":
+            return None
+        return sys.modules.get(legacy.new.rpartition(".")[0])
 
     def _find(self, module: str, name: str) -> Served | None:
         if name.startswith("__"):
@@ -109,6 +114,8 @@ class Server:
             rule, since = (legacy.rule, legacy.since) if legacy else ("V1M003", "")
             text = legacy.headline if legacy else f"`{dotted}` does not work in this vLLM."
             return Served(adapted[0], "adapter", rule, f"{text} v1_compat's stands in.", since)
+        if legacy is None and self.vllm is None and module in self._without_vllm and self.table.has(dotted):
+            legacy = self.table.own(dotted)
         if legacy is None:
             return None
         if module == switch.MODULE:
@@ -141,7 +148,13 @@ class Server:
         members = self.table.members(legacy) if legacy.what == "class" else ()
         bases = stubs.exceptions_among(self.table.outside_bases(legacy)) if legacy.what == "class" else ()
         value = stubs.stub(legacy, members, bases, self._sayer(legacy), cause)
-        return Served(value, "stub", legacy.rule, f"{legacy.headline} A stub stands in, which raises when it is used.", legacy.since)
+        return Served(
+            value,
+            "stub",
+            legacy.rule,
+            f"{legacy.headline} A stub stands in and raises when used.",
+            legacy.since,
+        )
 
     def _environment(self, legacy: Legacy, name: str) -> Served:
         """A name that vllm.envs lost."""
@@ -183,11 +196,6 @@ class Server:
         from .place import guarded, probed
 
         return guarded(frame) or (how == "stub" and probed(frame, name))
-
-    def _hint(self, module: str, name: str) -> str:
-        if self.vllm is None and self.table.find(f"{module}.{name}") is None:
-            return "; it is vLLM's own, and vLLM is not installed" if self.table.has(f"{module}.{name}") else ""
-        return ""
 
 
 def adapters() -> Mapping[str, str]:

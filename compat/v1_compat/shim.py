@@ -121,7 +121,7 @@ class Shim:
 
     def _remove(self, name: str, module: ModuleType) -> None:
         spec = getattr(module, "__spec__", None)
-        if spec is None or (spec.origin != ORIGIN and spec.name == name):
+        if spec is None or spec.origin != ORIGIN:
             return
         del sys.modules[name]
         parent, _, last = name.rpartition(".")

@@ -41,7 +41,7 @@ def stub(
         return _stub_function(legacy.dotted, words, cause)
     name = legacy.dotted.rpartition(".")[2]
     if name in ("T", "P", "F", "N", "U") or (name[:1] == "T" and name[1:2].isupper() and not name.isupper()):
-        return TypeVar(name)  # type: ignore[misc]  # V0's type variables: TModelInputForCPU, TAttentionMetadata
+        return TypeVar(name)  # V0's type variables: TModelInputForCPU, TAttentionMetadata
     return StubValue(legacy.dotted, words)
 
 
@@ -70,7 +70,7 @@ def _stub_class(
 
     def subclassed(cls: type, /, **kwargs: Any) -> None:
         say("is subclassed")
-        super(result, cls).__init_subclass__()
+        super(result, cls).__init_subclass__()  # type: ignore[arg-type]
 
     def subscripted(cls: type, item: Any) -> types.GenericAlias:
         return types.GenericAlias(cls, item)
@@ -119,10 +119,10 @@ class StubValue:
         return id(self)
 
     def __or__(self, other: Any) -> Any:
-        return Union[self, other]  # an alias of a type, in an annotation
+        return Union[self, other]  # noqa: UP007  # an alias of a type, in an annotation
 
     def __ror__(self, other: Any) -> Any:
-        return Union[other, self]
+        return Union[other, self]  # noqa: UP007
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         return (object,)  # an alias of a type, perhaps: it may be subclassed

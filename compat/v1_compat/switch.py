@@ -76,4 +76,3 @@ class Switch:
         if self._before is not None and os.environ.get(VARIABLE) == "1":
             os.environ[VARIABLE] = self._before
         self._before = None
-

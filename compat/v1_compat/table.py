@@ -71,8 +71,12 @@ class Table:
 
     def is_package(self, module: str) -> bool:
         """Some older release has modules below it."""
+        return module in self._packages
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
         index = self.judge.index
-        return any(name.startswith(f"{module}.") for release in self.older[:1] + self.older[-1:] for name in index.modules(release))
+        return frozenset(name.rpartition(".")[0] for release in self.older for name in index.modules(release))
 
     def find(self, dotted: str) -> Legacy | None:
         """What became of a name or module; None when this release has it, or no older one does."""
@@ -110,17 +114,38 @@ class Table:
 
     def _find(self, dotted: str) -> Legacy | None:
         verdict = self.judge.judge(dotted)
+        if verdict.status == "present":
+            return self._not_at_run_time(dotted)
         if not verdict.missing or not verdict.last or verdict.symbol != dotted:
             return self._inside_lost_module(dotted, verdict)
         found = self.judge.index.resolve(dotted, verdict.last)
-        kind = found.kind.rpartition(":")[2]
-        what: What = kind if kind in ("module", "class", "function") else "value"  # type: ignore[assignment]
-        fate: Fate = verdict.fate if verdict.fate in ("moved", "contract") and verdict.new else "gone"  # type: ignore[assignment]
+        what = _what(found.kind.rpartition(":")[2])
+        fate: Fate = verdict.fate if verdict.fate in ("moved", "contract") and verdict.new else "gone"
         new = verdict.new if fate != "gone" else ""
         if fate == "gone" and found.kind == "reexport:external":
             new = found.canonical
         since = verdict.since or self.release
         return Legacy(dotted, fate, what, new, since, verdict.last, *self._words(dotted, fate, new, since, verdict))
+
+    def _not_at_run_time(self, dotted: str) -> Legacy | None:
+        """A name that the module imports for type checkers, or on other machines, only: who asks for it misses it."""
+        index = self.judge.index
+        found = index.resolve(dotted, self.release)
+        last = next((release for release in self.older if index.runtime(dotted, release)), "")
+        if not last or not found.kind.startswith("reexport:") or found.canonical == dotted:
+            return None
+        kind, new = found.kind.partition(":")[2], found.canonical
+        fate: Fate = "gone" if kind == "external" else "moved"
+        headline = f"`{dotted}` is not imported there at run time; it is `{new}`."
+        return Legacy(dotted, fate, _what(kind), new, "", last, headline, "")
+
+    def own(self, dotted: str) -> Legacy:
+        """A name that this release has, where there is no vLLM at all."""
+        found = self.judge.index.resolve(dotted, self.release)
+        outside = found.canonical if found.kind == "reexport:external" else ""
+        headline = f"`{dotted}` is vLLM's own, and vLLM is not installed."
+        advice = "Install it; v1_compat serves what V0 had."
+        return Legacy(dotted, "gone", _what(found.kind.rpartition(":")[2]), outside, "", self.release, headline, advice)
 
     def _inside_lost_module(self, dotted: str, verdict: Verdict) -> Legacy | None:
         """A name whose module went before this release; the verdict speaks of the module, as the name went earlier."""
@@ -130,8 +155,7 @@ class Table:
         last = next((release for release in self.older if index.resolve(dotted, release).found), "")
         if not last:
             return None
-        kind = index.resolve(dotted, last).kind.rpartition(":")[2]
-        what: What = kind if kind in ("module", "class", "function") else "value"  # type: ignore[assignment]
+        what = _what(index.resolve(dotted, last).kind.rpartition(":")[2])
         since = self.judge.span(dotted)[0] or verdict.since or self.release
         advice = verdict.advice
         return Legacy(dotted, "gone", what, "", since, last, f"`{dotted}` is gone since vLLM {since}.", advice)
@@ -151,6 +175,10 @@ class Table:
         if not 0 < len(names) <= 3:
             return ""
         return f"Of the same name there is {' and '.join(f'`{name}`' for name in names)}; compare the two first."
+
+
+def _what(kind: str) -> What:
+    return kind if kind in ("module", "class", "function") else "value"  # type: ignore[return-value]
 
 
 def newest() -> str:

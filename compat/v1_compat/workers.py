@@ -15,7 +15,7 @@ _AUTO = (None, "auto")
 
 
 class WorkerArguments:
-    """V0: (vllm_config, local_rank, rank, distributed_init_method, [kv_cache_dtype,] is_driver_worker, model_runner_cls)."""
+    """V0: four of V1's arguments, then kv_cache_dtype (the CPU worker's), is_driver_worker, model_runner_cls."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = ["vllm_config", "local_rank", "rank", "distributed_init_method"]
