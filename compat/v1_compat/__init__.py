@@ -20,6 +20,7 @@ __all__ = ["LegacyContractError", "LegacyUseError", "LegacyWarning", "Mode", "in
 
 _lock = threading.RLock()
 _shim: Shim | None = None
+_activated = False
 
 
 def install(mode: Mode | str | None = None) -> None:
@@ -67,9 +68,12 @@ def current() -> Shim | None:
 
 def activate() -> None:
     """What the .pth file calls in a process that starts with V1_COMPAT set. A bad value is said, not raised."""
+    global _activated
+    if _activated:  # site reads the folder under two names
+        return
+    _activated = True
     try:
-        if from_environment() is not None:
-            install()
+        install()
     except ValueError as error:
         import sys
 

@@ -72,9 +72,10 @@ class Finder(MetaPathFinder):
             return None
         if fullname == ROOT and request.last and not any(server.stands_in(f"{ROOT}.{name}") for name in request.names):
             return None  # whether vLLM is there is asked, or it is wanted itself
-        if request.last and not request.names:
+        package = server.is_package(fullname)
+        if request.last and not request.names and (request.statement or not package):  # resolvers go step by step
             server.say_module(fullname)
-        return ModuleSpec(fullname, _StandIn(server), origin=ORIGIN, is_package=server.is_package(fullname))
+        return ModuleSpec(fullname, _StandIn(server), origin=ORIGIN, is_package=package)
 
 
 class _StandIn(Loader):

@@ -21,6 +21,7 @@ class LegacyModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         server: Server = self.__dict__["_v1_server"]
         if name == "__all__":
+            server.say_star(self.__name__)
             return list(server.table.public_names(self.__name__))
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .notices import Notices
-from .place import nearest_frame, user_place
+from .place import Place, nearest_frame, user_place
 from .table import Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -52,6 +52,7 @@ class Server:
         self.folder = vllm.folder if vllm is not None else ""
         self.adapters = adapters()
         self._served: dict[tuple[str, str], Served | None] = {}
+        self._stars: set[tuple[str, Place]] = set()
         self._lock = threading.Lock()
 
     def take(self, module: str, name: str) -> Any:
@@ -59,7 +60,9 @@ class Server:
         served = self.find(module, name)
         if served is None or (served.how in ("stub", "adapter") and self._unwanted(name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
-        self.say(served.rule, f"{module}.{name}", served.text, served.since)
+        place = user_place(self.folder)
+        if (module, place) not in self._stars:
+            self.notices.say(served.rule, f"{module}.{name}", served.text, served.since, place)
         return served.value.value if isinstance(served.value, switch.Variable) else served.value
 
     def find(self, module: str, name: str) -> Served | None:
@@ -103,6 +106,11 @@ class Server:
         if served is None or legacy is None or served.how != "same":
             return None
         return sys.modules.get(legacy.new.rpartition(".")[0])
+
+    def say_star(self, module: str) -> None:
+        """`from module import *`: one notice speaks for all the names."""
+        self.say_module(module)
+        self._stars.add((module, user_place(self.folder)))
 
     def _find(self, module: str, name: str) -> Served | None:
         if name.startswith("__"):
