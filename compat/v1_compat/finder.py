@@ -10,11 +10,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .installed import ROOT
-
 if TYPE_CHECKING:
     from .serve import Server
 
+ROOT = "vllm"
 ORIGIN = "v1_compat"
 
 
@@ -122,3 +121,9 @@ def _is_ours(fullname: str) -> bool:
     """The parent is a stand-in: there is nothing real below it."""
     spec = getattr(sys.modules.get(fullname.rpartition(".")[0]), "__spec__", None)
     return spec is not None and spec.origin == ORIGIN
+
+
+def loaded() -> bool:
+    """The real vllm has been imported."""
+    spec = getattr(sys.modules.get(ROOT), "__spec__", None)
+    return spec is not None and spec.origin != ORIGIN

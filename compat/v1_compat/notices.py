@@ -10,10 +10,13 @@ import threading
 import warnings
 from collections import Counter
 from functools import cache
+from typing import TYPE_CHECKING
 
 from . import report
 from .mode import Mode
-from .place import Place
+
+if TYPE_CHECKING:
+    from .place import Place
 
 _CLASS_NAME = re.compile(r"RemovedIn(\d+(?:_\d+)*(?:_post\d+)?)Warning")
 

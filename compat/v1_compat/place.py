@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_FIND_SPEC = ("<frozen importlib.util>", f"importlib{os.sep}util.py")
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"})
 _STRICT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 
@@ -59,7 +60,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
                 through_list = True
             elif code.co_name == "_find_and_load" and not through_list:
                 asked = frame.f_locals.get("name", asked)
-        elif code.co_filename.endswith(f"importlib{os.sep}util.py") and code.co_name == "find_spec":
+        if code.co_name == "find_spec" and code.co_filename.endswith(_FIND_SPEC):
             probing = True
         frame = frame.f_back
     nearest = frame
@@ -82,6 +83,14 @@ def nearest_frame() -> FrameType | None:
     while frame is not None and _machinery(frame.f_code.co_filename):
         frame = frame.f_back
     return frame
+
+
+def asked_for_a_list() -> bool:
+    """importlib asks whether a package has a name of a from-import; the import itself takes it next."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "_handle_fromlist"
 
 
 def probed(frame: FrameType, name: str) -> bool:

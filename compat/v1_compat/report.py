@@ -12,8 +12,10 @@ import json
 import os
 import threading
 import time
+from typing import TYPE_CHECKING
 
-from .place import Place
+if TYPE_CHECKING:
+    from .place import Place
 
 VARIABLE = "V1_COMPAT_REPORT"
 DEFAULT = "v1_compat_usage.jsonl"

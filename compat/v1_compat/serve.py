@@ -15,7 +15,7 @@ from typing import Any, Literal
 from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .notices import Notices
-from .place import Place, nearest_frame, user_place
+from .place import Place, asked_for_a_list, nearest_frame, user_place
 from .table import Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -61,7 +61,7 @@ class Server:
         if served is None or (served.how in ("stub", "adapter") and self._unwanted(name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
-        if (module, place) not in self._stars:
+        if (module, place) not in self._stars and not asked_for_a_list():
             self.notices.say(served.rule, f"{module}.{name}", served.text, served.since, place)
         return served.value.value if isinstance(served.value, switch.Variable) else served.value
 
@@ -221,13 +221,15 @@ def adapters() -> Mapping[str, str]:
 def _object(dotted: str) -> tuple[Any, BaseException | None]:
     """The object of a dotted name, or why it could not be had."""
     parts = dotted.split(".")
+    missing: ImportError | None = None
     for i in range(len(parts), 0, -1):
         module = ".".join(parts[:i])
         try:
             found: Any = sys.modules.get(module) or importlib.import_module(module)
         except ModuleNotFoundError as error:
             if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
-                continue  # the rest of the name is inside its parent
+                missing = missing or error
+                continue  # the rest of the name may be inside its parent
             return None, error
         except Exception as error:  # a vLLM that cannot be imported here
             return None, error
@@ -235,9 +237,9 @@ def _object(dotted: str) -> tuple[Any, BaseException | None]:
             for part in parts[i:]:
                 found = found.__dict__[part] if _has(found, part) else getattr(found, part)
         except AttributeError as error:
-            return None, error
+            return None, error if i == len(parts) - 1 else missing
         return found, None
-    return None, ModuleNotFoundError(f"No module named {parts[0]!r}", name=parts[0])
+    return None, missing
 
 
 def _has(found: Any, part: str) -> bool:

@@ -11,8 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from . import report
-from .finder import ORIGIN, Finder
-from .installed import ROOT, loaded
+from .finder import ORIGIN, ROOT, Finder, loaded
 from .mode import VARIABLE, Mode
 from .notices import Notices
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import types
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any, NoReturn, TypeVar, Union
 
 from .notices import LegacyUseError
@@ -15,6 +16,9 @@ from .table import Legacy
 
 Say = Callable[[str], None]  # a notice at the user's line; its argument is how the name is used
 _CLASS_OWN = frozenset({"__init__", "__new__", "__init_subclass__", "__class_getitem__", "__slots__", "__dict__"})
+
+
+_DATA = (str, bytes, int, float, complex, tuple, list, dict, set, frozenset)
 
 
 def raising(words: str, use: str, cause: BaseException | None = None) -> NoReturn:
@@ -104,11 +108,8 @@ class StubValue:
     def __repr__(self) -> str:
         return f"<{self._dotted}, gone from vLLM>"
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        from importlib import import_module
-
-        module, _, name = self._dotted.rpartition(".")
-        return getattr, (import_module(module), name)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return resolve_name, (":".join(self._dotted.rsplit(".", 1)),)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):  # what tools ask of any object
@@ -117,6 +118,11 @@ class StubValue:
 
     def __hash__(self) -> int:
         return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, _DATA):
+            raising(self._words, f"{self._dotted} is compared with {other!r}")
+        return self is other  # `typing` asks whether it is one of its own
 
     def __or__(self, other: Any) -> Any:
         return Union[self, other]  # noqa: UP007  # an alias of a type, in an annotation
@@ -136,7 +142,7 @@ def _refuse(operation: str) -> Callable[..., NoReturn]:
 
 
 _OPERATIONS = (
-    "bool str format eq ne lt le gt ge len iter getitem contains int index float add radd sub rsub mul rmul truediv "
+    "bool str format lt le gt ge len iter getitem contains int index float add radd sub rsub mul rmul truediv "
     "rtruediv floordiv mod and xor neg fspath enter next"
 )
 for _operation in _OPERATIONS.split():

@@ -46,9 +46,7 @@ class RunnerArguments:
     """V0: (vllm_config, kv_cache_dtype="auto", is_driver_worker=False, ...). V1: (vllm_config, device)."""
 
     def __init__(self, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
-        import torch
-
-        if "device" in kwargs or (args and isinstance(args[0], torch.device)):
+        if "device" in kwargs or (args and args[0] is not None and not isinstance(args[0], str | bool)):
             super().__init__(vllm_config, *args, **kwargs)  # type: ignore[call-arg]
             return
         named = dict(zip(("kv_cache_dtype", "is_driver_worker", "return_hidden_states"), args, strict=False)) | kwargs
@@ -60,6 +58,8 @@ class RunnerArguments:
                 f"{type(self).__qualname__}: V1's model runner takes no {', '.join(refused)}; it is made from "
                 "(vllm_config, device)"
             )
+        import torch
+
         super().__init__(vllm_config, torch.device("cpu"))  # type: ignore[call-arg]
         self.is_driver_worker = driver
 

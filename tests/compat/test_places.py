@@ -13,8 +13,13 @@ from v1_migrate.rules import all_rules
 
 # A line that ends in "# RULE" is to be warned of with that rule, once; no other line is.
 PLACES = [
-    pytest.param("import os\nimport vllm.worker.cpu_worker  # V1M003\n", id="importing a module warns for its last part only"),
-    pytest.param("from vllm.worker.cpu_worker import CPUWorker  # V1M003\n", id="a from-import warns of the name, not of the module"),
+    pytest.param(
+        "import os\nimport vllm.worker.cpu_worker  # V1M003\n", id="importing a module warns for its last part only"
+    ),
+    pytest.param(
+        "from vllm.worker.cpu_worker import CPUWorker  # V1M003\n",
+        id="a from-import warns of the name, not of the module",
+    ),
     pytest.param("from vllm.worker import cpu_worker  # V1M003\n", id="a from-import of a module warns of the module"),
     pytest.param("import vllm.utils\n\ncdiv = vllm.utils.cdiv  # V1M001\n", id="attribute of a living module"),
     pytest.param("from vllm.utils import (  # V1M001\n    cdiv,\n)\n", id="an import over several lines"),
@@ -23,7 +28,8 @@ PLACES = [
         id="a place that is passed twice warns once",
     ),
     pytest.param(
-        "import vllm.utils as u\na = u.cdiv  # V1M001\nb = u.cdiv  # V1M001\n", id="two places of one name are two warnings"
+        "import vllm.utils as u\na = u.cdiv  # V1M001\nb = u.cdiv  # V1M001\n",
+        id="two places of one name are two warnings",
     ),
     pytest.param(
         "import importlib\nm = importlib.import_module('vllm.worker.cpu_worker')  # V1M003\nm.CPUWorker  # V1M003\n",
@@ -38,16 +44,21 @@ PLACES = [
         id="subclassing a class that is gone",
     ),
     pytest.param(
-        "import vllm.utils\n\n\n@vllm.utils.run_once  # V1M001\ndef f():\n    pass\n", id="a decorator is warned of at its own line"
+        "import vllm.utils\n\n\n@vllm.utils.run_once  # V1M001\ndef f():\n    pass\n",
+        id="a decorator is warned of at its own line",
     ),
     pytest.param(
         "from unittest import mock\nwith mock.patch('vllm.executor.ray_utils.RayWorkerWrapper'):  # V1M003,V1M003,V1M006\n    pass\n",
         id="mock.patch resolves a path in the standard library",
     ),
     pytest.param(
-        "import pickle\ndata = b'cvllm.utils\\ncdiv\\n.'\npickle.loads(data)  # V1M001\n", id="pickle finds the name for the user"
+        "import pickle\ndata = b'cvllm.utils\\ncdiv\\n.'\npickle.loads(data)  # V1M001\n",
+        id="pickle finds the name for the user",
     ),
-    pytest.param("from vllm.sequence import IntermediateTensors\nimport vllm.v1.worker.cpu_worker\n", id="living names say nothing"),
+    pytest.param(
+        "from vllm.sequence import IntermediateTensors\nimport vllm.v1.worker.cpu_worker\n",
+        id="living names say nothing",
+    ),
 ]
 
 
@@ -76,10 +87,10 @@ def test_a_star_import_is_one_warning(vllm: Path, run: Callable[..., Any]) -> No
     assert [(s.line, s.rule) for s in said] == [(1, "V1M003")]
 
 
-def test_a_class_path_that_vllm_resolves_is_the_line_of_whoever_passed_it(
-    vllm: Path, run: Callable[..., Any]
-) -> None:
-    (vllm / "resolve.py").write_text("import importlib\ndef resolve(m, n):\n    return getattr(importlib.import_module(m), n)\n")
+def test_a_class_path_that_vllm_resolves_is_the_line_of_whoever_passed_it(vllm: Path, run: Callable[..., Any]) -> None:
+    (vllm / "resolve.py").write_text(
+        "import importlib\ndef resolve(m, n):\n    return getattr(importlib.import_module(m), n)\n"
+    )
     said = run("from vllm.resolve import resolve\nfound = resolve('vllm.worker.cpu_worker', 'CPUWorker')\n")
     assert {(s.file, s.line) for s in said} == {("script.py", 2)}
     assert len(said) == 2  # the module, the name
