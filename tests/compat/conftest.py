@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 import v1_compat
 
 ROOT = Path(__file__).parents[2]
@@ -150,7 +149,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[S
     return script
 
 
-def child(
+@pytest.fixture(scope="session")
+def child() -> Callable[..., subprocess.CompletedProcess[str]]:
+    return _child
+
+
+def _child(
     arguments: list[str], *more: Path, cwd: Path, check: bool = True, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, with our sources, the folders `more` and nothing of ours in its environment."""

@@ -12,7 +12,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-
 import v1_compat
 
 pytestmark = pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
@@ -67,7 +66,7 @@ def test_calling_it_makes_vllms_object() -> None:
 
 
 def test_a_call_of_v0s_form_is_refused_with_the_difference() -> None:
-    with pytest.raises(v1_compat.LegacyContractError, match="unexpected keyword argument 'sampling'.*V1M003"):
+    with pytest.raises(v1_compat.LegacyContractError, match=r"unexpected keyword argument 'sampling'.*V1M003"):
         name("vllm.executor.ray_utils.RayWorkerWrapper")(sampling=1)
 
 
@@ -176,7 +175,7 @@ class TestPatches:
         with mock.patch("vllm.worker.cpu_model_runner.CPUModelRunner.load_model", return_value=7):
             assert real.load_model(None) == 7
         assert real.__dict__["load_model"] is before
-        setattr(runner(), "load_model", lambda self: 8)
+        runner().load_model = lambda self: 8
         assert real(CONFIG, "cpu").load_model() == 8
         real.load_model = before
 

@@ -7,11 +7,10 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-
 import v1_compat
-from conftest import child
 from v1_compat.finder import Finder
 
 
@@ -19,7 +18,7 @@ def finders() -> int:
     return sum(isinstance(finder, Finder) for finder in sys.meta_path)
 
 
-def test_importing_the_package_imports_nothing_heavy(tmp_path: Path) -> None:
+def test_importing_the_package_imports_nothing_heavy(child: Any, tmp_path: Path) -> None:
     text = "import sys, v1_compat; v1_compat.install()\nprint([m for m in ('torch', 'vllm', 'libcst', 'v1_migrate', 'ast', 'dis') if m in sys.modules])"
     assert child(["-c", text], cwd=tmp_path).stdout.strip() == "[]"
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 import v1_compat
 from v1_migrate.rules import all_rules
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from conftest import SOURCES, child
-
 SPAWNING = """
 import multiprocessing, os, sys
 def work(n):
@@ -46,7 +44,7 @@ def merged(path: Path) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_children_of_every_kind_write_to_one_file(small_vllm: Path, tmp_path: Path, method: str) -> None:
+def test_children_of_every_kind_write_to_one_file(child: Any, small_vllm: Path, tmp_path: Path, method: str) -> None:
     (tmp_path / "app.py").write_text(SPAWNING)
     site = tmp_path / "site"
     site.mkdir()
@@ -60,7 +58,7 @@ def test_children_of_every_kind_write_to_one_file(small_vllm: Path, tmp_path: Pa
     assert {e["file"] for e in entries(tmp_path / "v1_compat_usage.jsonl")} == {str(tmp_path / "app.py")}
 
 
-def test_uses_are_counted_to_the_end(small_vllm: Path, tmp_path: Path) -> None:
+def test_uses_are_counted_to_the_end(child: Any, small_vllm: Path, tmp_path: Path) -> None:
     text = "import vllm.utils as u\nfor _ in range(123):\n    u.cdiv\n"
     (tmp_path / "app.py").write_text(text)
     child(
@@ -80,7 +78,9 @@ def test_uses_are_counted_to_the_end(small_vllm: Path, tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_report_that_cannot_be_written_is_said_once_and_stops_nothing(small_vllm: Path, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_written_is_said_once_and_stops_nothing(
+    child: Any, small_vllm: Path, tmp_path: Path
+) -> None:
     (tmp_path / "app.py").write_text("import vllm.utils as u\nu.cdiv\nu.run_once\nprint('done')\n")
     done = child(
         ["-m", "v1_compat", "app.py"], small_vllm, cwd=tmp_path, V1_COMPAT="report", V1_COMPAT_REPORT="missing/u.jsonl"
@@ -92,7 +92,7 @@ def test_a_report_that_cannot_be_written_is_said_once_and_stops_nothing(small_vl
 def test_many_processes_append_whole_lines(small_vllm: Path, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import vllm.utils as u\n" + "u.cdiv\n" * 200)
     env = {k: v for k, v in os.environ.items() if not k.startswith("V1_")} | {
-        "PYTHONPATH": os.pathsep.join([*SOURCES, str(small_vllm)]),
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(small_vllm)]),
         "V1_COMPAT": "report",
     }
     running = [subprocess.Popen([sys.executable, "-m", "v1_compat", "app.py"], cwd=tmp_path, env=env) for _ in range(4)]
@@ -100,7 +100,7 @@ def test_many_processes_append_whole_lines(small_vllm: Path, tmp_path: Path) -> 
     assert len(entries(tmp_path / "v1_compat_usage.jsonl")) == 800
 
 
-def test_what_is_written_survives_a_kill(small_vllm: Path, tmp_path: Path) -> None:
+def test_what_is_written_survives_a_kill(child: Any, small_vllm: Path, tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(
         "import os, signal\nfrom vllm.utils import cdiv\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -12,7 +12,6 @@ from typing import Any, Generic, Optional, TypeVar, get_type_hints
 from unittest import mock
 
 import pytest
-
 import v1_compat
 
 pytestmark = pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
@@ -50,12 +49,10 @@ def test_it_is_one_object_that_knows_its_name() -> None:
 def test_annotations() -> None:
     class_, alias = engine(), value()
 
-    def f(
-        a: class_, b: Optional[class_], c: class_ | None, d: list[class_], e: class_[int], g: Optional[alias]
-    ) -> None: ...  # type: ignore[valid-type]  # noqa: UP045
+    def f(a: class_, b: class_ | None, c: class_ | None, d: list[class_], e: class_[int], g: alias | None) -> None: ...  # type: ignore[valid-type]
 
     hints = get_type_hints(f, localns={"class_": class_, "alias": alias})
-    assert hints["a"] is class_ and hints["g"] == Optional[alias]
+    assert hints["a"] is class_ and hints["g"] == Optional[alias]  # noqa: UP045
 
 
 def test_subclasses_of_every_form() -> None:
