@@ -88,11 +88,12 @@ def rewrite(
 @main.command()
 @run_options
 @click.option("--unsafe", is_flag=True, help="Count edits that are probably, not certainly, meant.")
-def plan(unsafe: bool, **options: Any) -> int:
+@click.option("--usage", type=PATH, metavar="FILE", help="Rank by what V1_COMPAT=report saw in use.")
+def plan(unsafe: bool, usage: Path | None, **options: Any) -> int:
     """Say how much there is to do below PATH, file by file. Nothing is written."""
     from . import commands
 
-    return commands.look(_request("plan", options, unsafe=unsafe), _view(options))
+    return commands.look(_request("plan", options, unsafe=unsafe, usage=usage), _view(options))
 
 
 @main.command()

@@ -16,6 +16,9 @@ from .findings import Edit, Finding, Severity
 from .reports import baseline
 from .reports.report import Report, plural
 from .source import EditError, Source
+from .usage import UsageError, Use
+from .usage import join as join_usage
+from .usage import read as read_usage
 from .write import WriteError, hindrance, write
 
 if TYPE_CHECKING:
@@ -51,6 +54,7 @@ class Request:
     writing: bool = False
     streaming: bool = False  # the new text goes to standard output
     allow_dirty: bool = False
+    usage: Path | None = None  # of V1_COMPAT=report
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class Session:
     changes: list[Change] = field(default_factory=list)
     suppressed: int = 0
     baselined: int = 0
+    uses: list[Use] | None = None
 
     @classmethod
     def open(cls, request: Request, found: Discovery | None = None) -> Session:
@@ -92,8 +97,9 @@ class Session:
             guard = _guard(request)
             chosen = _target(request, config)
             also = _also(request, config, chosen.release)
+            uses = read_usage(request.usage) if request.usage else None
             found = found or _discover(request, config)
-        except (PathError, configuration.ConfigError, ValueError) as error:
+        except (PathError, configuration.ConfigError, UsageError, ValueError) as error:
             raise Failure(str(error)) from None
         except OSError as error:
             raise Failure(f"{error.filename or request.path}: {error.strerror}") from None
@@ -102,7 +108,7 @@ class Session:
         attention = request.attention or config.attention or "auto"
         if attention == "auto":
             attention = _attention(found)
-        return cls(request, config, guard, chosen, attention, also, found)
+        return cls(request, config, guard, chosen, attention, also, found, uses=uses)
 
     def run(self, progress: Progress | None) -> None:
         """Look at every file. Nothing is written."""
@@ -177,6 +183,7 @@ class Session:
             suppressed=self.suppressed,
             baselined=self.baselined,
             notes=tuple(self._notes(written)),
+            usage=join_usage(self.uses, self.found.root, self.findings) if self.uses is not None else None,
         )
         return replace(report, next_command=self._next(report))
 
