@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .engine.run import Options
 
 Progress = Callable[[int, int], None]
+LAST_V0 = "0.9.2"  # what --bridge goes on to serve
 _LISTED = 10  # dirty or read-only files named in full
 
 
@@ -47,6 +48,7 @@ class Request:
     exclude: tuple[str, ...] = ()
     indexes: tuple[Path, ...] = ()
     unsafe: bool = False
+    bridge: bool = False  # both engines must run the result
     gitignore: bool = True
     jobs: int = 0  # 0: one per processor
     timeout: float = 60.0  # seconds per file
@@ -203,13 +205,14 @@ class Session:
                     root=self.found.root,
                     target=self.target.release,
                     attention=self.attention,
-                    unsafe=self.request.unsafe or self.config.unsafe,
+                    unsafe=(self.request.unsafe or self.config.unsafe) and not self.request.bridge,
                     select=select,
                     ignore=ignore | rule_ids(ignored),
                     jobs=self.request.jobs,
                     timeout=self.request.timeout,
                     extra_indexes=(*self.config.indexes, *self.request.indexes),
                     also=self.also,
+                    bridge=self.request.bridge,
                     settle=self.request.command == "rewrite",
                 ),
             )
@@ -245,6 +248,7 @@ class Session:
         path = shlex.quote(report.path)
         options = f" --target {shlex.quote(self.request.target)}" if self.request.target else ""
         options += f" --also {shlex.quote(self.request.also)}" if self.request.also else ""
+        options += " --bridge" if self.request.bridge and report.rewritten and not report.written else ""
         if self.request.command == "plan":
             return f"v1-migrate rewrite {path} --diff{options}"
         if self.request.command == "verify":
@@ -325,12 +329,12 @@ def _before(result: Result) -> list[Finding]:
 
 def _also(request: Request, config: configuration.Config, chosen: str) -> str:
     """The release of --also, "" without it. Raises ValueError for one that is unknown or not older than the target."""
-    if not request.also:
+    if not request.also and not request.bridge:
         return ""
     from .names.index import Index
     from .names.releases import sort_key
 
-    also = Index.load((*config.indexes, *request.indexes)).release(request.also)
+    also = Index.load((*config.indexes, *request.indexes)).release(request.also or LAST_V0)
     if sort_key(also) >= sort_key(chosen):
         raise ValueError(f"--also {request.also}: not older than the target, {chosen}; name an older release")
     return also

@@ -39,6 +39,11 @@ class Served:
     text: str
     since: str
 
+    @property
+    def object(self) -> Any:
+        """The value; that of a variable is read anew each time."""
+        return self.value.value if isinstance(self.value, switch.Variable) else self.value
+
 
 class NotServed(AttributeError):
     """No older release has the name, or this one has it still."""
@@ -63,7 +68,7 @@ class Server:
         place = user_place(self.folder)
         if (module, place) not in self._stars and not asked_for_a_list():
             self.notices.say(served.rule, f"{module}.{name}", served.text, served.since, place)
-        return served.value.value if isinstance(served.value, switch.Variable) else served.value
+        return served.object
 
     def find(self, module: str, name: str) -> Served | None:
         """What a legacy name is served as; None if it is not one. Remembered: a name is one object."""

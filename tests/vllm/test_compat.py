@@ -36,7 +36,9 @@ def test_every_v0_cpu_name_resolves(release: str, tmp_path: Path, child_env: dic
             archive.extractall(tmp_path, [name for name in archive.namelist() if name.endswith((".py", ".json"))])
         paths.append(str(tmp_path))
     env = child_env | {"PYTHONPATH": os.pathsep.join(paths)}
-    done = subprocess.run([sys.executable, WALK, "cpu"], env=env, capture_output=True, text=True, timeout=600, check=True)
+    done = subprocess.run(
+        [sys.executable, WALK, "cpu"], env=env, capture_output=True, text=True, timeout=600, check=True
+    )
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["release"] == release
     assert found["failures"] == {}

@@ -27,6 +27,7 @@ class Settings:
     select: frozenset[str] = frozenset()  # empty: all rules
     ignore: frozenset[str] = frozenset()
     also: str = ""  # a release that the code must go on to serve, too
+    bridge: bool = False  # ... and what no edit serves there goes to v1_compat.bridge
 
     def selected(self, rule: str) -> bool:
         """The rule takes part; ids may be given as prefixes ("V1M0")."""
