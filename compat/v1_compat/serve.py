@@ -62,12 +62,17 @@ class Server:
 
     def take(self, module: str, name: str) -> Any:
         """The object of a legacy name, with its notice. Raises NotServed."""
+        dotted = f"{module}.{name}"
+        if not name.startswith("__") and self.stands_in(dotted):
+            if asked_for_a_list():
+                raise NotServed(f"module {module!r} has no attribute {name!r}: it is a module, to be imported")
+            return importlib.import_module(dotted)
         served = self.find(module, name)
         if served is None or (served.how in ("stub", "adapter") and self._unwanted(name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
         if (module, place) not in self._stars and not asked_for_a_list():
-            self.notices.say(served.rule, f"{module}.{name}", served.text, served.since, place)
+            self.notices.say(served.rule, dotted, served.text, served.since, place)
         return served.object
 
     def find(self, module: str, name: str) -> Served | None:

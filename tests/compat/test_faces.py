@@ -43,6 +43,15 @@ CONFIG = SimpleNamespace(cache_config=SimpleNamespace(cache_dtype="auto"))
 ARGUMENTS: dict[str, Any] = {"vllm_config": CONFIG, "local_rank": 0, "rank": 0, "distributed_init_method": ""}
 
 
+def test_a_module_is_the_old_one_however_it_is_imported() -> None:
+    import vllm.worker as package
+    from vllm.worker import cpu_worker
+
+    assert cpu_worker.__name__ == "vllm.worker.cpu_worker" and cpu_worker.CPUCacheEngine
+    assert package.cpu_worker is cpu_worker
+    assert package.cpu_model_runner.ModelInputForCPU, "a module that nobody imported yet"
+
+
 def test_same_contract_same_object() -> None:
     assert name("vllm.worker.worker_base.WorkerWrapperBase") is new("worker_base.WorkerWrapperBase")
 

@@ -127,19 +127,22 @@ class _Finder:
         if guard or self.file.legacy:
             return occurrence, ""
         new, reason = self._destination(imported, verdict, uses, roles)
-        one_place = new and verdict.fate != "contract" and not self._two_objects(imported.dotted, new)
-        if self.file.settings.bridge and not one_place and self._bridgeable(imported):
+        if self.file.settings.bridge and self._needs_bridge(imported, verdict, new):
             new = bridged(imported.dotted)
         if not new:
             return replace(occurrence, reason=reason), ""
         decided = replace(occurrence, destination=new, module=self.file.judge.is_module(imported.dotted))
         return (decided, new) if self._may_edit(decided) else (occurrence, "")
 
-    def _bridgeable(self, imported: Imported) -> bool:
-        """With --bridge: `import a.b` binds `vllm`, which the rest of the file may need; a chain on it stays."""
-        also, plain = self.file.settings.also, isinstance(imported.statement, ast.Import)
-        there = self.file.judge.index.resolve(imported.dotted, also).found is True
-        return there and (not plain or bool(imported.alias.asname))
+    def _needs_bridge(self, imported: Imported, verdict: Verdict, new: str) -> bool:
+        """With --bridge: no one import serves both engines, and one of the bridge can take its place.
+
+        `import a.b` binds `vllm`, which the rest of the file may need: a chain on it stays.
+        """
+        if new and verdict.fate != "contract" and not self._two_objects(imported.dotted, new):
+            return False
+        plain = isinstance(imported.statement, ast.Import) and not imported.alias.asname
+        return not plain and self.file.judge.index.resolve(imported.dotted, self.file.settings.also).found is True
 
     def _two_objects(self, old: str, new: str) -> bool:
         """The release to serve has both names, and each engine's own object behind them."""
