@@ -151,7 +151,7 @@ def _user_frame(frame: FrameType | None, vllm_folder: str) -> FrameType | None:
     fallback = None
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not _machinery(filename):
+        if not _machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
             if not _within(filename, vllm_folder):
                 return frame
             fallback = fallback or frame

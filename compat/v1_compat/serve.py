@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from . import faces, stubs, switch, workers
 from .installed import Vllm
+from .mode import Mode
 from .notices import Notices
 from .place import Place, asked_for_a_list, nearest_frame, user_place
 from .table import Legacy, Table
@@ -56,6 +57,8 @@ class Server:
         self.table, self.vllm, self.notices = table, vllm, notices
         self.folder = vllm.folder if vllm is not None else ""
         self.adapters = adapters()
+        if self.adapters:
+            self._speak_for_adapters()
         self._served: dict[tuple[str, str], Served | None] = {}
         self._stars: set[tuple[str, Place]] = set()
         self._lock = threading.Lock()
@@ -87,6 +90,20 @@ class Server:
     def say(self, rule: str, name: str, text: str, since: str) -> None:
         """A notice at the user's line."""
         self.notices.say(rule, name, text, since, user_place(self.folder))
+
+    def _speak_for_adapters(self) -> None:
+        """What an adapter has to say goes the way of all notices. Adapters take `say` when they are imported."""
+        notice: Any = importlib.import_module("v1_compat.legacy.notice")
+        plain, names = notice.say, {ours: legacy for legacy, ours in self.adapters.items()}
+
+        def say(rule_id: str, text: str, stacklevel: int = 1) -> None:
+            if self.notices.mode is Mode.OFF:
+                plain(rule_id, text, stacklevel + 1)
+                return
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            self.say(rule_id, names.get(caller, caller), text, "")
+
+        notice.say = say
 
     def stands_in(self, module: str) -> bool:
         """A module that vLLM, or the lack of it, leaves to be stood in for."""

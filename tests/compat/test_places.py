@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,33 @@ def test_ids_are_those_of_the_rules() -> None:
 
     known = {rule.id for rule in all_rules()}
     assert {*RULES.values(), "V1M006", "V1M201", "V1M202", "V1M203"} <= known
+
+
+def test_what_an_adapter_says_points_at_the_line_too(
+    vllm: Path, run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An adapter of one name, as the part for attention calls has them."""
+    package = {
+        "__init__.py": "ADAPTERS = {'vllm.attention.ops.ipex_attn': 'v1_compat.legacy.small'}\n",
+        "notice.py": "def say(rule_id, text, stacklevel=1): ...\n",
+        "small.py": "from v1_compat.legacy.notice import say\n__all__ = ['PagedAttention']\n"
+        "class PagedAttention:\n    def __init__(self):\n        say('V1M003', 'small differs')\nclass _PagedAttention: ...\n",
+    }
+    for name, text in package.items():
+        (tmp_path / "legacy").mkdir(exist_ok=True)
+        (tmp_path / "legacy" / name).write_text(text)
+    for name in [n for n in sys.modules if n.startswith("v1_compat.legacy")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(v1_compat, "__path__", [str(tmp_path), *v1_compat.__path__])
+    try:
+        said = run("from vllm.attention.ops.ipex_attn import PagedAttention, _PagedAttention\n\nPagedAttention()\n")
+    finally:
+        for name in [n for n in sys.modules if n.startswith("v1_compat.legacy")]:
+            del sys.modules[name]
+        vars(v1_compat).pop("legacy", None)
+    texts = [(s.line, s.text.partition(". ")[2] or s.text) for s in said]
+    assert texts == [
+        (1, "v1_compat's stands in."),
+        (1, "A stub stands in and raises when used."),
+        (3, "V1M003 small differs"),
+    ]
