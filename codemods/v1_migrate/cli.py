@@ -65,34 +65,48 @@ def run_options(command: Command) -> Command:
 @click.option("--diff", is_flag=True, help="Show what would change; write nothing.")
 @click.option("--check", is_flag=True, help="Say what would change; write nothing.")
 @click.option("--unsafe", is_flag=True, help="Also make edits that are probably, not certainly, meant.")
+@click.option("--bridge", is_flag=True, help="Only edits that run on V0, too; what has none goes to v1_compat.bridge.")
 @click.option("--allow-dirty", is_flag=True, help="Write although git has uncommitted changes.")
 @click.option("--stdin", is_flag=True, help="Rewrite standard input to standard output.")
 @click.option("--stdin-filename", metavar="NAME", help="What the text on standard input is called below PATH.")
 def rewrite(
-    diff: bool, check: bool, unsafe: bool, allow_dirty: bool, stdin: bool, stdin_filename: str | None, **options: Any
+    diff: bool,
+    check: bool,
+    unsafe: bool,
+    bridge: bool,
+    allow_dirty: bool,
+    stdin: bool,
+    stdin_filename: str | None,
+    **options: Any,
 ) -> int:
     """Make the safe edits below PATH and list what a person must do."""
     from . import commands
 
     if diff and (options["form"] != "text" or options["statistics"]):
         raise click.UsageError("--diff is a form of output of its own: leave out --format and --statistics")
+    if bridge and unsafe:
+        raise click.UsageError(
+            "--bridge makes edits that both engines run, --unsafe some that only V1 runs: choose one"
+        )
     writing = not (diff or check or stdin or options["write_baseline"])
     if stdin or stdin_filename:
         options["path"] = options["path"] or Path()
-        request = _request("rewrite", options, unsafe=unsafe, streaming=not diff)
+        request = _request("rewrite", options, unsafe=unsafe, bridge=bridge, streaming=not diff)
         return commands.rewrite_stdin(request, stdin_filename or "stdin.py", _view(options, diff))
-    request = _request("rewrite", options, unsafe=unsafe, writing=writing, allow_dirty=allow_dirty)
+    how = {"unsafe": unsafe, "bridge": bridge, "writing": writing, "allow_dirty": allow_dirty}
+    request = _request("rewrite", options, **how)
     return commands.look(request, _view(options, diff))
 
 
 @main.command()
 @run_options
 @click.option("--unsafe", is_flag=True, help="Count edits that are probably, not certainly, meant.")
-def plan(unsafe: bool, **options: Any) -> int:
+@click.option("--usage", type=PATH, metavar="FILE", help="Rank by what V1_COMPAT=report saw in use.")
+def plan(unsafe: bool, usage: Path | None, **options: Any) -> int:
     """Say how much there is to do below PATH, file by file. Nothing is written."""
     from . import commands
 
-    return commands.look(_request("plan", options, unsafe=unsafe), _view(options))
+    return commands.look(_request("plan", options, unsafe=unsafe, usage=usage), _view(options))
 
 
 @main.command()

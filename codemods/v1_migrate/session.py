@@ -16,6 +16,9 @@ from .findings import Edit, Finding, Severity
 from .reports import baseline
 from .reports.report import Report, plural
 from .source import EditError, Source
+from .usage import UsageError, Use
+from .usage import join as join_usage
+from .usage import read as read_usage
 from .write import WriteError, hindrance, write
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from .engine.run import Options
 
 Progress = Callable[[int, int], None]
+LAST_V0 = "0.9.2"  # what --bridge goes on to serve
 _LISTED = 10  # dirty or read-only files named in full
 
 
@@ -44,6 +48,7 @@ class Request:
     exclude: tuple[str, ...] = ()
     indexes: tuple[Path, ...] = ()
     unsafe: bool = False
+    bridge: bool = False  # both engines must run the result
     gitignore: bool = True
     jobs: int = 0  # 0: one per processor
     timeout: float = 60.0  # seconds per file
@@ -51,6 +56,7 @@ class Request:
     writing: bool = False
     streaming: bool = False  # the new text goes to standard output
     allow_dirty: bool = False
+    usage: Path | None = None  # of V1_COMPAT=report
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class Session:
     changes: list[Change] = field(default_factory=list)
     suppressed: int = 0
     baselined: int = 0
+    uses: list[Use] | None = None
 
     @classmethod
     def open(cls, request: Request, found: Discovery | None = None) -> Session:
@@ -92,8 +99,9 @@ class Session:
             guard = _guard(request)
             chosen = _target(request, config)
             also = _also(request, config, chosen.release)
+            uses = read_usage(request.usage) if request.usage else None
             found = found or _discover(request, config)
-        except (PathError, configuration.ConfigError, ValueError) as error:
+        except (PathError, configuration.ConfigError, UsageError, ValueError) as error:
             raise Failure(str(error)) from None
         except OSError as error:
             raise Failure(f"{error.filename or request.path}: {error.strerror}") from None
@@ -102,7 +110,7 @@ class Session:
         attention = request.attention or config.attention or "auto"
         if attention == "auto":
             attention = _attention(found)
-        return cls(request, config, guard, chosen, attention, also, found)
+        return cls(request, config, guard, chosen, attention, also, found, uses=uses)
 
     def run(self, progress: Progress | None) -> None:
         """Look at every file. Nothing is written."""
@@ -177,6 +185,7 @@ class Session:
             suppressed=self.suppressed,
             baselined=self.baselined,
             notes=tuple(self._notes(written)),
+            usage=join_usage(self.uses, self.found.root, self.findings) if self.uses is not None else None,
         )
         return replace(report, next_command=self._next(report))
 
@@ -196,13 +205,14 @@ class Session:
                     root=self.found.root,
                     target=self.target.release,
                     attention=self.attention,
-                    unsafe=self.request.unsafe or self.config.unsafe,
+                    unsafe=(self.request.unsafe or self.config.unsafe) and not self.request.bridge,
                     select=select,
                     ignore=ignore | rule_ids(ignored),
                     jobs=self.request.jobs,
                     timeout=self.request.timeout,
                     extra_indexes=(*self.config.indexes, *self.request.indexes),
                     also=self.also,
+                    bridge=self.request.bridge,
                     settle=self.request.command == "rewrite",
                 ),
             )
@@ -240,6 +250,7 @@ class Session:
         path = shlex.quote(report.path)
         options = f" --target {shlex.quote(self.request.target)}" if self.request.target else ""
         options += f" --also {shlex.quote(self.request.also)}" if self.request.also else ""
+        options += " --bridge" if self.request.bridge and report.rewritten and not report.written else ""
         if self.request.command == "plan":
             return f"v1-migrate rewrite {path} --diff{options}"
         if self.request.command == "verify":
@@ -320,12 +331,12 @@ def _before(result: Result) -> list[Finding]:
 
 def _also(request: Request, config: configuration.Config, chosen: str) -> str:
     """The release of --also, "" without it. Raises ValueError for one that is unknown or not older than the target."""
-    if not request.also:
+    if not request.also and not request.bridge:
         return ""
     from .names.index import Index
     from .names.releases import sort_key
 
-    also = Index.load((*config.indexes, *request.indexes)).release(request.also)
+    also = Index.load((*config.indexes, *request.indexes)).release(request.also or LAST_V0)
     if sort_key(also) >= sort_key(chosen):
         raise ValueError(f"--also {request.also}: not older than the target, {chosen}; name an older release")
     return also

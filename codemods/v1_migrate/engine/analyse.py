@@ -27,7 +27,7 @@ SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
-_NEEDLE = re.compile(rb"vllm|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
+_NEEDLE = re.compile(rb"vllm|v1_compat|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
 _RELATIVE = re.compile(rb"import|vllm|VLLM")
 _TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
 _OURS = re.compile(rb'"(?:rule|ruleId)":\s*"V1M\d{3}"')  # a report or baseline of this tool, kept in the tree

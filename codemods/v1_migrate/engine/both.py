@@ -10,6 +10,7 @@ import ast
 
 from ..findings import Edit
 from ..names.index import Index
+from .bridge import is_bridged
 
 _STEP = "    "
 _ERRORS = frozenset(("ImportError", "ModuleNotFoundError"))
@@ -17,6 +18,8 @@ _ERRORS = frozenset(("ImportError", "ModuleNotFoundError"))
 
 def needs_guard(index: Index, old: str, new: str, also: str) -> bool:
     """`also` has the old name and not the new one: neither import alone serves it and the target."""
+    if is_bridged(new):
+        return False
     return bool(also) and index.resolve(old, also).found is True and index.resolve(new, also).found is not True
 
 

@@ -27,6 +27,7 @@ class Settings:
     select: frozenset[str] = frozenset()  # empty: all rules
     ignore: frozenset[str] = frozenset()
     also: str = ""  # a release that the code must go on to serve, too
+    bridge: bool = False  # ... and what no edit serves there goes to v1_compat.bridge
 
     def selected(self, rule: str) -> bool:
         """The rule takes part; ids may be given as prefixes ("V1M0")."""
@@ -106,7 +107,7 @@ class PythonFile(AnyFile):
     @cached_property
     def references(self) -> References:
         """Imports of vLLM and the uses of what they bind."""
-        return References(self.model, self.package)
+        return References(self.model, self.package, bridged=not self.settings.bridge)
 
     def forget(self) -> None:
         """Let go of what refers back to itself, so that the memory is free without a search for garbage."""

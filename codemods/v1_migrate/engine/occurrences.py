@@ -14,6 +14,7 @@ from typing import Literal
 from ..findings import Edit
 from . import guards
 from .both import needs_guard
+from .bridge import bridged, is_bridged
 from .context import PythonFile
 from .references import Imported, Reference, Role
 from .scopes import Node, ancestors
@@ -94,6 +95,7 @@ class _Finder:
                 planned.setdefault(id(imported.statement), []).append((imported, occurrence, new))
                 moved.add(id(imported))
         edits = {key: self._statement_edits(group) for key, group in planned.items()}
+        placed: dict[int, Occurrence] = {}
         for imported, occurrence in found:
             if id(imported) in moved:
                 statement_edits = edits[id(imported.statement)]
@@ -103,8 +105,9 @@ class _Finder:
                     moved.discard(id(imported))
                     why = "the statement has a form that cannot be edited safely"
                     occurrence = replace(occurrence, destination="", reason=why)
+            placed[id(imported)] = occurrence
             self.out.append(occurrence)
-        self._uses(moved, {id(imported): occurrence for imported, occurrence in found})
+        self._uses(moved, placed)
 
     def _import(self, imported: Imported) -> tuple[Occurrence | None, str]:
         """The occurrence of one imported name, and the dotted name to import instead ("" to leave it)."""
@@ -124,10 +127,28 @@ class _Finder:
         if guard or self.file.legacy:
             return occurrence, ""
         new, reason = self._destination(imported, verdict, uses, roles)
+        if self.file.settings.bridge and self._needs_bridge(imported, verdict, new):
+            new = bridged(imported.dotted)
         if not new:
             return replace(occurrence, reason=reason), ""
         decided = replace(occurrence, destination=new, module=self.file.judge.is_module(imported.dotted))
         return (decided, new) if self._may_edit(decided) else (occurrence, "")
+
+    def _needs_bridge(self, imported: Imported, verdict: Verdict, new: str) -> bool:
+        """With --bridge: no one import serves both engines, and one of the bridge can take its place.
+
+        `import a.b` binds `vllm`, which the rest of the file may need: a chain on it stays.
+        """
+        if new and verdict.fate != "contract" and not self._two_objects(imported.dotted, new):
+            return False
+        plain = isinstance(imported.statement, ast.Import) and not imported.alias.asname
+        return not plain and self.file.judge.index.resolve(imported.dotted, self.file.settings.also).found is True
+
+    def _two_objects(self, old: str, new: str) -> bool:
+        """The release to serve has both names, and each engine's own object behind them."""
+        index, also = self.file.judge.index, self.file.settings.also
+        there = [index.resolve(dotted, also) for dotted in (old, *new.split(", "))]
+        return all(found.found is True for found in there) and len({found.canonical for found in there}) > 1
 
     def _destination(
         self, imported: Imported, verdict: Verdict, uses: list[Reference], roles: frozenset[Role]
@@ -283,6 +304,8 @@ class _Finder:
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
         guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
+        if owner_found and all(each.edits and is_bridged(each.destination) for each in owner_found):
+            return None  # the bridge has it
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
         if is_moved:
@@ -366,6 +389,8 @@ class _Finder:
         literal = self.file.source.text[start:end]
         guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
+        if self._bridge_string(occurrence, value, literal):
+            return
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:
             self.out.append(occurrence)
@@ -388,6 +413,23 @@ class _Finder:
                 new = new[: -len(tail) - 1] + ":" + tail if new.endswith("." + tail) else ":".join(new.rsplit(".", 1))
             occurrence = replace(occurrence, edits=(Edit(at, at + len(value), value, new),))
         self.out.append(occurrence)
+
+    def _bridge_string(self, occurrence: Occurrence, value: str, literal: str) -> bool:
+        """With --bridge: the path of a class that has no one place on both engines goes to the bridge."""
+        settings, verdict = self.file.settings, occurrence.verdict
+        if not settings.bridge or occurrence.role != "value" or occurrence.guard or self.file.legacy:
+            return False
+        dotted = occurrence.dotted
+        found = self.file.judge.index.resolve(dotted, settings.also)
+        is_class = found.found is True and found.kind.endswith("class")
+        if not is_class or (verdict.movable and not self._serves_one(dotted, verdict.new)) or literal.count(value) != 1:
+            return False
+        decided = replace(occurrence, destination=bridged(dotted))
+        if not self._may_edit(decided):
+            return False
+        at = occurrence.start + literal.index(value)
+        self.out.append(replace(decided, edits=(Edit(at, at + len(value), value, bridged(value)),)))
+        return True
 
     # setattr(module, "name"), patch.object(cls, "name"), getattr(...)
 

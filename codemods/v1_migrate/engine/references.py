@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .bridge import is_bridged, unbridged
 from .scopes import Binding, Model, Node, Path, Scope, Use, ancestors
 from .tree import absolute
 
@@ -62,8 +63,9 @@ class Reference:
 class References:
     """All imports and uses of one file that lead to the package `vllm`."""
 
-    def __init__(self, model: Model, package: str) -> None:
-        self.package = package
+    def __init__(self, model: Model, package: str, *, bridged: bool = True) -> None:
+        """`bridged`: names of `v1_compat.bridge` are read as the names of vllm that they stand for."""
+        self.package, self.bridged = package, bridged
         self.imports: list[Imported] = []
         self.stars: list[tuple[Node, str]] = []  # star imports, with their module
         self.uses: list[Reference] = []
@@ -76,6 +78,7 @@ class References:
         statement = found.node
         if isinstance(statement, ast.ImportFrom):
             module = absolute(self.package, "." * statement.level + (statement.module or ""))
+            module = unbridged(module) if self.bridged else module
             if not _is_vllm(module):
                 return
             for alias in statement.names:
@@ -85,6 +88,8 @@ class References:
                     self._add(f"{module}.{alias.name}", alias.asname or alias.name, alias, found)
         else:
             for alias in statement.names:
+                if self.bridged and is_bridged(alias.name) and alias.asname:
+                    self._add(unbridged(alias.name), alias.asname, alias, found)
                 if _is_vllm(alias.name):
                     self._add(alias.name, alias.asname or "vllm", alias, found)
 
@@ -128,6 +133,7 @@ class References:
         """The vllm path a binding stands for, or ""."""
         if binding.target:
             target = absolute(self.package, binding.target)
+            target = unbridged(target) if self.bridged else target
             return target if _is_vllm(target) else ""
         if binding.value is not None and depth < 3:
             found = binding.value.scope.lookup(binding.value.name)

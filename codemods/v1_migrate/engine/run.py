@@ -47,11 +47,12 @@ class Options:
     timeout: float = 30.0  # seconds for one file
     extra_indexes: tuple[Path, ...] = ()
     also: str = ""  # a release that the code must go on to serve, too
+    bridge: bool = False  # ... and what no edit serves there goes to v1_compat.bridge
     settle: bool = True  # look at every edited file a second time; of no use to who writes nothing
 
     @property
     def settings(self) -> Settings:
-        return Settings(self.target, self.attention, self.unsafe, self.select, self.ignore, self.also)
+        return Settings(self.target, self.attention, self.unsafe, self.select, self.ignore, self.also, self.bridge)
 
 
 def run(files: Sequence[File], options: Options, progress: Progress | None = None) -> Iterator[Result]:

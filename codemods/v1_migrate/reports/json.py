@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from ..findings import Finding
+from ..usage import Usage
 from .report import Report
 
 VERSION = 1
@@ -15,9 +17,15 @@ def render(report: Report) -> str:
     """One JSON document; paths are relative to PATH, lines are those of the files after the run."""
     document = {
         "version": VERSION,
-        "findings": [_finding(finding) for finding in report.findings],
+        "findings": [_finding(finding) | _uses(finding, report.usage) for finding in report.findings],
         "summary": _summary(report),
     }
+    if report.usage is not None:
+        document["usage"] = {
+            "total": report.usage.total,
+            "unseen": [asdict(use) for use in report.usage.unseen],
+            "elsewhere": [asdict(use) for use in report.usage.elsewhere],
+        }
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -39,6 +47,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "fixed": finding.fixed,
         "edited": sorted({(line, end_line) for line, _, end_line, _ in finding.edited}),
     }
+
+
+def _uses(finding: Finding, usage: Usage | None) -> dict[str, int]:
+    return {} if usage is None else {"uses": usage.uses(finding)}
 
 
 def _summary(report: Report) -> dict[str, Any]:

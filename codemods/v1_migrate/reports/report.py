@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..discover import Skipped
 from ..findings import Effort, Finding, Severity
+from ..usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Report:
     baselined: int = 0
     notes: tuple[str, ...] = ()
     next_command: str = ""
+    usage: Usage | None = None  # of `plan --usage`
 
     @property
     def open(self) -> tuple[Finding, ...]:

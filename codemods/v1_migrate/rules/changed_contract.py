@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Safety, Severity
 from .moved_name import safety_of
 from .rule import Rule
@@ -51,7 +52,7 @@ class ChangedContract(Rule):
 
     def claims(self, occurrence: Occurrence) -> bool:
         verdict = occurrence.verdict
-        if occurrence.module:
+        if occurrence.module and not is_bridged(occurrence.destination):
             return False
         return verdict.fate == "contract" and (bool(verdict.new) or verdict.symbol == verdict.dotted)
 
@@ -63,6 +64,8 @@ class ChangedContract(Rule):
         else:
             new = verdict.new or verdict.successor
             message = f"`{verdict.dotted}` is gone; vLLM {file.judge.target} has `{new}` with another contract"
+        if is_bridged(occurrence.destination):
+            message += f"; `{occurrence.destination}` serves both engines"
         if not occurrence.primary and occurrence.role in _USE:
             message = f"`{verdict.dotted}` {_USE[occurrence.role]}; its successor has another contract"
         advice = " ".join(part for part in (verdict.difference, verdict.advice) if part)
@@ -82,6 +85,8 @@ class ChangedContract(Rule):
         )
 
     def _safety(self, occurrence: Occurrence, file: PythonFile) -> Safety:
+        if is_bridged(occurrence.destination):
+            return safety_of(occurrence, file)
         if occurrence.edits and not occurrence.roles <= {"annotation", "base"}:
             return Safety.UNSAFE
         return safety_of(occurrence, file)

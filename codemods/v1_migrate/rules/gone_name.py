@@ -21,8 +21,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Severity
 from .dotted_string import string_severity
+from .moved_name import safety_of
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -54,6 +56,8 @@ class GoneName(Rule):
             )
         else:
             message = f"vLLM {file.judge.target} has no `{verdict.dotted}`"
+        if is_bridged(occurrence.destination):
+            message += f"; `{occurrence.destination}` serves both engines"
         severity = Severity.ERROR
         if occurrence.form in ("string", "text", "computed", "path", "comment"):
             severity = string_severity(occurrence, file)
@@ -70,6 +74,8 @@ class GoneName(Rule):
             advice=self._advice(occurrence, file),
             name=verdict.symbol,
             primary=occurrence.primary,
+            safety=safety_of(occurrence, file),
+            edits=occurrence.edits,
         )
 
     def _effort(self, occurrence: Occurrence) -> Effort:

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Safety, Severity
 from .rule import Rule
 
@@ -48,7 +49,7 @@ class MovedName(Rule):
         if occurrence.role == "patch" and not occurrence.edits and occurrence.form != "string":
             return False
         verdict = occurrence.verdict
-        if occurrence.destination:
+        if occurrence.destination and not is_bridged(occurrence.destination):
             return occurrence.module or verdict.fate != "contract"
         whole = bool(verdict.new) or verdict.symbol == verdict.dotted
         return verdict.missing and verdict.fate == "moved" and whole and occurrence.form in ("import", "chain")
@@ -57,6 +58,8 @@ class MovedName(Rule):
         verdict = occurrence.verdict
         new = occurrence.destination or verdict.new or verdict.successor
         message = f"`{verdict.dotted}` is `{new}` on vLLM {file.judge.target}"
+        if is_bridged(new):
+            message = f"`{verdict.dotted}` is served to both engines by `{new}`"
         advice = verdict.advice if new == verdict.new else ""
         if not occurrence.edits and occurrence.reason:
             advice = f"Not edited: {occurrence.reason}. {advice}".strip()
@@ -80,6 +83,8 @@ def safety_of(occurrence: Occurrence, file: PythonFile) -> Safety:
     if not occurrence.edits:
         return Safety.MANUAL
     new = occurrence.destination or occurrence.verdict.new
+    if is_bridged(new):
+        return Safety.BRIDGE
     index = file.judge.index
     bridge = all(part.startswith("vllm") and index.resolve(part, LAST_V0).found for part in new.split(", "))
     return Safety.BRIDGE if bridge else Safety.V1

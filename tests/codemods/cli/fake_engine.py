@@ -35,6 +35,7 @@ class Options:
     timeout: float
     extra_indexes: tuple[Path, ...]
     also: str = ""
+    bridge: bool = False
     settle: bool = True
 
 

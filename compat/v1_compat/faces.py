@@ -1,0 +1,161 @@
+"""Legacy classes whose successor has another contract: the successor under the old name, with the differences caught.
+
+A face is a subclass of the class that vLLM has now, so that objects of one are objects of the other in both directions.
+Calling it makes an object of vLLM's class; setting an attribute on it patches vLLM's class; subclassing it is refused,
+with the list of methods, where an override would not be called or be called otherwise.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from abc import ABCMeta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .contracts import misfits, widened
+from .notices import LegacyContractError
+from .stubs import Say, raising
+
+if TYPE_CHECKING:
+    from v1_migrate.names.index import Param
+
+    from .table import Legacy
+
+_MISSING = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """What a face knows of both sides."""
+
+    legacy: Legacy
+    target: type
+    members: tuple[str, ...]  # of the V0 class
+    params: Callable[[str], Sequence[Param] | None]  # of a method of the V0 class
+    say: Say
+    adapted: bool  # a mixin takes V0's constructor arguments
+
+
+class LegacyMeta(ABCMeta):
+    """The class of faces and of what is derived from them."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], /, **kwargs: Any) -> LegacyMeta:
+        if "__v1_compat__" not in space:
+            for base in bases:
+                face = base.__dict__.get("__v1_compat__")
+                if isinstance(face, Face):
+                    _check(name, face, space)
+                    space = space | widened(space, face.target, face.members)
+        return super().__new__(mcs, name, bases, space, **kwargs)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        face = _face(cls)
+        if face is None or face.adapted:
+            return super().__call__(*args, **kwargs)
+        try:
+            inspect.signature(face.target).bind(*args, **kwargs)
+        except TypeError as error:
+            raise LegacyContractError(f"{face.legacy.dotted}() is called: {error}. {face.legacy.words}") from None
+        except ValueError:  # no signature to be had
+            pass
+        return face.target(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        face = _face(cls)
+        return isinstance(instance, face.target) if face else super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        face = _face(cls)
+        return issubclass(subclass, face.target) if face else super().__subclasscheck__(subclass)
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        face = _face(cls)
+        if face is None or name.startswith(("__", "_abc_")) or not hasattr(face.target, name):
+            super().__setattr__(name, value)
+            return
+        face.say(f"has {name} replaced, as has {face.legacy.new}")
+        _replaced.setdefault((face.target, name), face.target.__dict__.get(name, _MISSING))
+        setattr(face.target, name, value)
+
+    def __delattr__(cls, name: str) -> None:
+        face = _face(cls)
+        if face is None or (face.target, name) not in _replaced:
+            super().__delattr__(name)
+            return
+        original = _replaced.pop((face.target, name))
+        if original is _MISSING:
+            delattr(face.target, name)
+        else:
+            setattr(face.target, name, original)
+
+
+_replaced: dict[tuple[type, str], Any] = {}  # what stood in vLLM's classes before a face was patched
+
+
+def class_face(
+    legacy: Legacy, target: type, members: tuple[str, ...], params: Any, say: Say, mixin: type | None
+) -> Any:
+    """The face of a class; vLLM's class itself where it cannot be subclassed (enumerations, models of libraries)."""
+    if type(target) not in (type, ABCMeta):
+        return target
+    module, _, name = legacy.dotted.rpartition(".")
+    lost = {m: _gone(f"{legacy.dotted}.{m}", legacy.words) for m in members if _is_lost(m, legacy, target, params)}
+    space = {
+        **lost,
+        "__module__": module,
+        "__qualname__": name,
+        "__doc__": legacy.words,
+        "__v1_compat__": Face(legacy, target, members, params, say, mixin is not None),
+    }
+    try:
+        return LegacyMeta(name, (mixin, target) if mixin else (target,), space)
+    except TypeError:  # final
+        return target
+
+
+def function_face(legacy: Legacy, target: Callable[..., Any]) -> Callable[..., Any]:
+    """vLLM's function, refusing a call that only V0's would have taken."""
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError):
+        return target
+
+    @functools.wraps(target)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise LegacyContractError(f"{legacy.dotted}() is called: {error}. {legacy.words}") from None
+        return target(*args, **kwargs)
+
+    return call
+
+
+def _face(cls: type) -> Face | None:
+    found = cls.__dict__.get("__v1_compat__")
+    return found if isinstance(found, Face) else None
+
+
+def _check(name: str, face: Face, space: dict[str, Any]) -> None:
+    found = misfits(space, face.target, face.members, face.params)
+    if found:
+        listed = "".join(f"\n  {misfit}" for misfit in found)
+        raise LegacyContractError(
+            f"class {name}({face.legacy.dotted}) overrides methods whose contract changed:{listed}\n{face.legacy.words}"
+        )
+    face.say("is subclassed")
+
+
+def _is_lost(member: str, legacy: Legacy, target: type, params: Any) -> bool:
+    """A method (not an attribute) of V0's class that vLLM's has not."""
+    return not member.startswith("__") and not hasattr(target, member) and params(member) is not None
+
+
+def _gone(dotted: str, words: str) -> Callable[..., Any]:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raising(words, f"{dotted}() is called")
+
+    method.__name__ = dotted.rpartition(".")[2]
+    return method

@@ -1,0 +1,122 @@
+"""Modules under the shim: stand-ins for those that are gone, and the hook that gives living ones their lost names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from . import switch
+from .serve import NotServed, Server
+
+HOOK = "__getattr__"
+
+
+class LegacyModule(ModuleType):
+    """A module that this vLLM lacks. Its names are served one by one, when they are asked for."""
+
+    _v1_server: Server
+
+    def __getattr__(self, name: str) -> Any:
+        server: Server = self.__dict__["_v1_server"]
+        if name == "__all__":
+            server.say_star(self.__name__)
+            return list(server.table.public_names(self.__name__))
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return server.take(self.__name__, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """A patch. Where the name is the same object elsewhere, it is replaced there, too: that is what is meant."""
+        server: Server = self.__dict__["_v1_server"]
+        legacy = None if name.startswith("__") else server.table.find(f"{self.__name__}.{name}")
+        if legacy is not None and not isinstance(value, ModuleType):
+            home = server.home(self.__name__, name)
+            text = f"`{legacy.dotted}` is replaced, " + (
+                f"as is `{legacy.new}`." if home else "which vLLM does not see."
+            )
+            server.say("V1M006", legacy.dotted, f"{text} {legacy.headline}", legacy.since)
+            if home is not None:
+                _originals.setdefault((self.__name__, name), (home, home.__dict__.get(legacy.new.rpartition(".")[2])))
+                setattr(home, legacy.new.rpartition(".")[2], value)
+        super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        """The end of a patch."""
+        home, original = _originals.pop((self.__name__, name), (None, None))
+        if home is not None:
+            server: Server = self.__dict__["_v1_server"]
+            legacy = server.table.find(f"{self.__name__}.{name}")
+            assert legacy is not None
+            setattr(home, legacy.new.rpartition(".")[2], original)
+        super().__delattr__(name)
+
+
+_originals: dict[tuple[str, str], tuple[ModuleType, Any]] = {}  # what stood in vLLM's modules before a patch
+
+
+def make_legacy(module: ModuleType, server: Server) -> None:
+    """Turn a fresh module into one that serves legacy names."""
+    module.__dict__["_v1_server"] = server
+    module.__class__ = LegacyModule
+
+
+def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
+    """Let a living module answer for the names it lost; returns the way back."""
+    name = module.__name__
+    own = module.__dict__.get(HOOK)
+    if hasattr(own, "_v1_compat"):
+        return None
+    alive = [True]
+
+    def __getattr__(attribute: str) -> Any:
+        if own is not None:
+            try:
+                return own(attribute)
+            except AttributeError:
+                if not alive[0] or attribute.startswith("__"):
+                    raise
+        elif not alive[0] or attribute.startswith("__"):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        return server.take(name, attribute)
+
+    __getattr__._v1_compat = True  # type: ignore[attr-defined]
+    module.__dict__[HOOK] = __getattr__
+    undo_more = _more(module, server)
+
+    def undo() -> None:
+        alive[0] = False
+        if undo_more is not None:
+            undo_more()
+        if module.__dict__.get(HOOK) is __getattr__:
+            if own is None:
+                del module.__dict__[HOOK]
+            else:
+                module.__dict__[HOOK] = own
+
+    return undo
+
+
+def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
+    """What vllm.envs needs beside."""
+    if module.__name__ != switch.MODULE:
+        return None
+
+    def legacy(name: str) -> bool:
+        return server.table.find(f"{switch.MODULE}.{name}") is not None
+
+    return switch.wrap_is_set(module, legacy)
+
+
+def living() -> list[ModuleType]:
+    """vLLM's own modules that are loaded."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        ours = isinstance(module, LegacyModule) or not isinstance(module, ModuleType)
+        if (name == "vllm" or name.startswith("vllm.")) and not ours and module.__name__ == name:
+            found.append(module)
+    return found
+
+
+__all__ = ["LegacyModule", "NotServed", "hook", "living", "make_legacy"]

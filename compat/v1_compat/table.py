@@ -1,0 +1,188 @@
+"""What became of each legacy name on the vLLM that is here: the names index and the curated table of v1_migrate, asked.
+
+Nothing here imports vllm. Answers are remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from v1_migrate.engine.verdicts import Judge, Verdict
+    from v1_migrate.names.index import Param
+
+Fate = Literal["moved", "contract", "gone"]
+What = Literal["module", "class", "function", "value"]
+
+RULES: dict[Fate, str] = {"moved": "V1M001", "contract": "V1M003", "gone": "V1M004"}
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """A name that an older release has and this one lacks."""
+
+    dotted: str
+    fate: Fate
+    what: What
+    new: str  # moved, contract: where its successor is; for the gone "", or the object outside vllm that it stood for
+    since: str  # the release that took it away
+    last: str  # the newest release that has it
+    headline: str  # one sentence
+    advice: str  # what to do; may be empty
+
+    @property
+    def rule(self) -> str:
+        return RULES[self.fate]
+
+    @property
+    def words(self) -> str:
+        """Everything there is to say to a person."""
+        return f"{self.headline} {self.advice}".rstrip() + f" [{self.rule}: v1-migrate explain {self.dotted}]"
+
+
+class Table:
+    """The legacy names as seen from one release."""
+
+    def __init__(self, release: str) -> None:
+        self.release = release
+        self._names: dict[str, Legacy | None] = {}
+
+    @cached_property
+    def judge(self) -> Judge:
+        from v1_migrate.engine.verdicts import Judge
+        from v1_migrate.names.index import Index  # here and below: reading it costs a tenth of a second
+
+        return Judge(self.release, "vllm", Index.load(user=False))
+
+    @cached_property
+    def older(self) -> tuple[str, ...]:
+        """The releases before this one, newest first."""
+        releases = self.judge.index.releases
+        return tuple(reversed(releases[: releases.index(self.release)]))
+
+    def lost_module(self, module: str) -> bool:
+        """Some older release has the module, this one does not."""
+        index = self.judge.index
+        if index.has_module(module, self.release):
+            return False
+        return any(index.has_module(module, release) for release in self.older)
+
+    def is_package(self, module: str) -> bool:
+        """Some older release has modules below it."""
+        return module in self._packages
+
+    @cached_property
+    def _packages(self) -> frozenset[str]:
+        index = self.judge.index
+        return frozenset(name.rpartition(".")[0] for release in self.older for name in index.modules(release))
+
+    def find(self, dotted: str) -> Legacy | None:
+        """What became of a name or module; None when this release has it, or no older one does."""
+        if dotted not in self._names:
+            self._names[dotted] = self._find(dotted)
+        return self._names[dotted]
+
+    def members(self, legacy: Legacy) -> tuple[str, ...]:
+        """What a class or module had in its last release."""
+        return self.judge.index.members(legacy.dotted, legacy.last)
+
+    def params(self, dotted: str, release: str) -> tuple[Param, ...] | None:
+        """Parameters of a function or method of a release, self left out; None when they cannot be told."""
+        return self.judge.index.params(dotted, release)
+
+    def outside_bases(self, legacy: Legacy) -> tuple[str, ...]:
+        """The classes outside vllm that a class derived from, however far away."""
+        names = self.judge.index.of(legacy.last)
+        place = names.class_place(legacy.dotted)
+        return names.hierarchy.lineage(*place).outside if place else ()
+
+    def has(self, dotted: str) -> bool:
+        """This release has the name."""
+        return bool(self.judge.index.resolve(dotted, self.release).found)
+
+    def public_names(self, module: str) -> tuple[str, ...]:
+        """What `from module import *` gave in the last release that has the module."""
+        index = self.judge.index
+        release = next((r for r in self.older if index.has_module(module, r)), None)
+        if release is None:
+            return ()
+        names = index.of(release)
+        bound = (name for name in names.names(module) if name and not name.startswith("_"))
+        return tuple(sorted(name for name in bound if not (names.record(module, name) or "").startswith("!")))
+
+    def _find(self, dotted: str) -> Legacy | None:
+        verdict = self.judge.judge(dotted)
+        if verdict.status == "present":
+            return self._not_at_run_time(dotted)
+        if not verdict.missing or not verdict.last or verdict.symbol != dotted:
+            return self._inside_lost_module(dotted, verdict)
+        found = self.judge.index.resolve(dotted, verdict.last)
+        what = _what(found.kind.rpartition(":")[2])
+        fate: Fate = verdict.fate if verdict.fate in ("moved", "contract") and verdict.new else "gone"
+        new = verdict.new if fate != "gone" else ""
+        if fate == "gone" and found.kind == "reexport:external":
+            new = found.canonical
+        since = verdict.since or self.release
+        return Legacy(dotted, fate, what, new, since, verdict.last, *self._words(dotted, fate, new, since, verdict))
+
+    def _not_at_run_time(self, dotted: str) -> Legacy | None:
+        """A name that the module imports for type checkers, or on other machines, only: who asks for it misses it."""
+        index = self.judge.index
+        found = index.resolve(dotted, self.release)
+        last = next((release for release in self.older if index.runtime(dotted, release)), "")
+        if not last or not found.kind.startswith("reexport:") or found.canonical == dotted:
+            return None
+        kind, new = found.kind.partition(":")[2], found.canonical
+        fate: Fate = "gone" if kind == "external" else "moved"
+        headline = f"`{dotted}` is not imported there at run time; it is `{new}`."
+        return Legacy(dotted, fate, _what(kind), new, "", last, headline, "")
+
+    def own(self, dotted: str) -> Legacy:
+        """A name that this release has, where there is no vLLM at all."""
+        found = self.judge.index.resolve(dotted, self.release)
+        outside = found.canonical if found.kind == "reexport:external" else ""
+        headline = f"`{dotted}` is vLLM's own, and vLLM is not installed."
+        advice = "Install it; v1_compat serves what V0 had."
+        return Legacy(dotted, "gone", _what(found.kind.rpartition(":")[2]), outside, "", self.release, headline, advice)
+
+    def _inside_lost_module(self, dotted: str, verdict: Verdict) -> Legacy | None:
+        """A name whose module went before this release; the verdict speaks of the module, as the name went earlier."""
+        if not verdict.missing:
+            return None
+        index = self.judge.index
+        last = next((release for release in self.older if index.resolve(dotted, release).found), "")
+        if not last:
+            return None
+        what = _what(index.resolve(dotted, last).kind.rpartition(":")[2])
+        since = self.judge.span(dotted)[0] or verdict.since or self.release
+        advice = verdict.advice
+        return Legacy(dotted, "gone", what, "", since, last, f"`{dotted}` is gone since vLLM {since}.", advice)
+
+    def _words(self, dotted: str, fate: Fate, new: str, since: str, verdict: Verdict) -> tuple[str, str]:
+        advice = verdict.advice
+        if fate == "moved":
+            plain = advice.startswith(("Since ", "Its module became")) and advice.count(".") <= new.count(".") + 3
+            return f"`{dotted}` is `{new}` since vLLM {since}.", "" if plain else advice
+        if fate == "contract":
+            headline = f"`{dotted}` is gone since vLLM {since}; `{new}` is in its place, with another contract."
+            return headline, f"{verdict.difference} {advice}".strip()
+        return f"`{dotted}` is gone since vLLM {since}.", advice or self._namesakes(dotted)
+
+    def _namesakes(self, dotted: str) -> str:
+        names = self.judge.index.definitions(dotted.rpartition(".")[2], self.release)
+        if not 0 < len(names) <= 3:
+            return ""
+        return f"Of the same name there is {' and '.join(f'`{name}`' for name in names)}; compare the two first."
+
+
+def _what(kind: str) -> What:
+    return kind if kind in ("module", "class", "function") else "value"  # type: ignore[return-value]
+
+
+def newest() -> str:
+    """The newest release that is known: what is asked about when no vLLM is installed."""
+    from v1_migrate.names.index import Index
+
+    return Index.load(user=False).releases[-1]

