@@ -110,10 +110,11 @@ def small_vllm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def no_vllm(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """No vLLM can be imported, and the shim is not installed; afterwards all is as before."""
     for variable in ("V1_COMPAT", "V1_COMPAT_REPORT", "VLLM_USE_V1"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)  # where a report is written
     before = list(sys.meta_path), {n: m for n, m in sys.modules.items() if n == "vllm" or n.startswith("vllm.")}
     v1_compat.uninstall()
     forget()
