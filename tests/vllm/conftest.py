@@ -62,7 +62,7 @@ def child_env(entry_points: Path) -> dict[str, str]:
 def models(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]) -> Path:
     """A folder of tiny models with random weights."""
     folder = tmp_path_factory.mktemp("models")
-    names = ["llama", "mistral", "gemma2", "gemma3", "bloom", "bert"]
+    names = ["llama", "mild", "mistral", "qwen3", "gemma2", "gemma3", "gemma4", "gptoss", "bloom", "bert"]
     subprocess.run([sys.executable, HERE / "models.py", folder, *names], env=child_env, check=True, timeout=300)
     return folder
 

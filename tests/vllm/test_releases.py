@@ -9,6 +9,7 @@ import ast
 import functools
 import importlib
 import inspect
+import itertools
 import os
 import sys
 import types
@@ -251,7 +252,7 @@ def test_our_name_is_one_that_the_release_looks_up(release: str) -> None:
 
 def test_spans_leave_no_gap() -> None:
     spans = sorted([PLATFORM, *ADAPTERS])
-    assert all(a[1] == b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(spans))
 
 
 @pytest.mark.parametrize(
