@@ -80,7 +80,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str], 
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=1800,
         )
         assert done.returncode == 0, done.stdout[-4000:]
         return Run(dict(zip(jobs, json.loads((folder / "out.json").read_text()), strict=True)), done.stdout)
