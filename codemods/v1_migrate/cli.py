@@ -139,6 +139,27 @@ def rules(write: Path | None, check: Path | None) -> int:
     return commands.rule_pages(write, check) if write or check else commands.rules()
 
 
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.option("--python", metavar="PATH", help="The environment's interpreter or folder; default: the running one.")
+@click.option("--format", "form", type=click.Choice(("text", "json")), default="text", show_default=True)
+@click.option("--timeout", type=click.FloatRange(1), default=180.0, help="Seconds to wait; default: 180.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def doctor(python: str | None, form: str, timeout: float, arguments: tuple[str, ...]) -> int:
+    """Say what an engine of an environment would do, and what it will refuse.
+
+    Which vLLM, which attention and kernel, why, and what V0's settings are now. After -- a `vllm serve` line or the
+    text of an LLM(...) call: what V1 on a CPU will refuse of it. Nothing is started.
+
+    \b
+    v1-migrate doctor --python .venv
+    v1-migrate doctor -- vllm serve MODEL --kv-cache-dtype fp8
+    v1-migrate doctor -- 'LLM("MODEL", block_size=16)'
+    """
+    from . import commands
+
+    return commands.doctor(python, form, timeout, arguments)
+
+
 @main.group()
 def index() -> None:
     """The releases whose names are known; add that of a private fork."""

@@ -113,6 +113,21 @@ def rule_pages(folder: Path | None, checked: Path | None) -> int:
     return int(bool(names) and folder is None)
 
 
+def doctor(python: str | None, form: str, timeout: float, words: tuple[str, ...]) -> int:
+    """What an engine of an environment would do, and with arguments what it will refuse."""
+    from .doctor import arguments, diagnosis, environment, render
+
+    try:
+        asked = arguments.read(words)
+    except arguments.UnreadableArguments as error:
+        raise Failure(str(error)) from None
+    found = diagnosis.diagnose(environment.ask(python, asked, timeout), asked)
+    look_and_feel = style(sys.stdout)
+    said = render.as_json(found) if form == "json" else render.text(found, look_and_feel)
+    click.echo(said, nl=False, color=look_and_feel.colour)
+    return found.exit_code
+
+
 def index_list() -> int:
     """The releases that names are known of."""
     from .names.index import Index

@@ -19,6 +19,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SERVED = "v1_cpu serves CPU attention"
+SITE = os.environ.get("V1_VLLM_SITE", "")  # a folder with another release of vLLM, which goes before the installed one
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def child_env(entry_points: Path) -> dict[str, str]:
     """The environment of a process that runs an engine: no hub, one thread, everything in one process."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("V1_CPU_", "VLLM_"))}
     return env | {
-        "PYTHONPATH": os.pathsep.join([str(entry_points), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join([str(entry_points), str(ROOT), *([SITE] if SITE else [])]),
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -61,7 +62,7 @@ def child_env(entry_points: Path) -> dict[str, str]:
 def models(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]) -> Path:
     """A folder of tiny models with random weights."""
     folder = tmp_path_factory.mktemp("models")
-    names = ["llama", "mistral", "gemma2", "gemma3", "bloom", "bert"]
+    names = ["llama", "mild", "mistral", "qwen3", "gemma2", "gemma3", "gemma4", "gptoss", "bloom", "bert"]
     subprocess.run([sys.executable, HERE / "models.py", folder, *names], env=child_env, check=True, timeout=300)
     return folder
 
@@ -79,7 +80,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str], 
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=900,
+            timeout=1800,
         )
         assert done.returncode == 0, done.stdout[-4000:]
         return Run(dict(zip(jobs, json.loads((folder / "out.json").read_text()), strict=True)), done.stdout)

@@ -31,14 +31,16 @@ SMALL = {
 GQA = {**SMALL, "num_key_value_heads": 2, "head_dim": 32, "tie_word_embeddings": False}
 MODELS = {
     "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**GQA)),
+    "mild": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**GQA, "initializer_range": 0.06})),
+    "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**{**GQA, "num_key_value_heads": 1})),
     "mistral": lambda: transformers.MistralForCausalLM(transformers.MistralConfig(**GQA, sliding_window=24)),
     "gemma2": lambda: transformers.Gemma2ForCausalLM(
         transformers.Gemma2Config(
             **{**GQA, "tie_word_embeddings": True},
             sliding_window=24,
-            attn_logit_softcapping=2.0,
+            attn_logit_softcapping=5.0,
             final_logit_softcapping=None,
-            query_pre_attn_scalar=32,
+            query_pre_attn_scalar=8,
         )
     ),
     "gemma3": lambda: transformers.Gemma3ForCausalLM(
@@ -55,6 +57,20 @@ MODELS = {
             eos_token_id=1,
         )
     ),
+    "gptoss": lambda: transformers.GptOssForCausalLM(
+        transformers.GptOssConfig(**GQA, sliding_window=24, num_local_experts=4, num_experts_per_tok=2)
+    ),
+    "gemma4": lambda: transformers.Gemma4ForCausalLM(
+        transformers.Gemma4TextConfig(
+            **{**GQA, "num_hidden_layers": 4, "head_dim": 32},
+            global_head_dim=64,
+            hidden_size_per_layer_input=0,
+            vocab_size_per_layer_input=VOCAB,
+            num_kv_shared_layers=2,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            sliding_window=24,
+        )
+    ),
     "bert": lambda: transformers.BertModel(transformers.BertConfig(**SMALL)),
 }
 
@@ -63,6 +79,7 @@ def make(folder: Path, name: str) -> None:
     """Save one model; the same weights on every machine with this torch."""
     torch.manual_seed(sum(name.encode()))
     model = MODELS[name]()
+    sharpen(model)
     model.eval().save_pretrained(folder / name)
     words = {f"w{i}": i for i in range(VOCAB - 1)} | {"[UNK]": VOCAB - 1}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
@@ -70,6 +87,17 @@ def make(folder: Path, name: str) -> None:
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder / name)
     if name == "llama":
         make_lora(folder / "lora", model.config)
+
+
+def sharpen(model: torch.nn.Module) -> None:
+    """Let attention decide the tokens: with tied weights the last token would only repeat itself."""
+    for key, weight in model.named_parameters():
+        if key.endswith("post_attention_layernorm.weight") and "Gemma" in type(model).__name__:
+            torch.nn.init.constant_(weight, 6.0)
+        elif key.endswith("embed_tokens.weight") and "Gemma2" in type(model).__name__:
+            weight.data *= 0.1
+        elif key.endswith("sinks"):
+            torch.nn.init.uniform_(weight, 0.0, 4.0)
 
 
 def make_lora(folder: Path, config: Any) -> None:

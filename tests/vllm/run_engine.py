@@ -1,15 +1,18 @@
 """Engines, one after the other: `python run_engine.py JOBS.json OUT.json`, in a process of its own.
 
 A job is `{"llm": arguments of LLM, "prompts": token ids, "max_tokens": n}`, or has `"task": "embed"`. With `"rounds"`
-the prompts are sent again, so that later rounds hit the prefix cache. A job that fails is `{"error": text}`.
+the prompts are sent again, so that later rounds hit the prefix cache. `"broken": {argument: value}` breaks v1_cpu on
+purpose: its kernels are called with that argument instead. A job that fails is `{"error": text}`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +21,28 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """What the engine answers, and the class that attends where the engine lives in this process."""
     from vllm import LLM
 
-    llm = LLM(**{"enforce_eager": True, **job["llm"]})
+    with broken(job.get("broken", {})):
+        llm = LLM(**{"enforce_eager": True, **job["llm"]})
+        try:
+            return {**ask(llm, job), "impl": attention_classes(llm)}
+        finally:
+            close(llm)
+
+
+@contextlib.contextmanager
+def broken(changes: dict[str, Any]) -> Iterator[None]:
+    """v1_cpu's kernels, called with other arguments than the layer's."""
+    if not changes:
+        yield
+        return
+    from v1_cpu import backend
+
+    kept = backend.paged_attention
+    backend.paged_attention = lambda *args, **kwargs: kept(*args, **{**kwargs, "plan": None, **changes})
     try:
-        return {**ask(llm, job), "impl": attention_classes(llm)}
+        yield
     finally:
-        close(llm)
+        backend.paged_attention = kept
 
 
 def ask(llm: Any, job: dict[str, Any]) -> dict[str, Any]:

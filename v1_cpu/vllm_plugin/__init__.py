@@ -1,4 +1,5 @@
-"""Puts v1_cpu's attention into vLLM's V1 engine: the `vllm.general_plugins` entry point `v1_cpu`.
+"""Puts v1_cpu's attention into vLLM's V1 engine: the entry points `v1_cpu` of `vllm.general_plugins` and, for
+releases before 0.11.1, of `vllm.platform_plugins`.
 
 vLLM calls `register` in every process it starts. Without `V1_CPU_BACKEND` nothing happens and nothing is imported.
 `V1_CPU_BACKEND=1` asks for the backend, `strict` fails where 1 would fall back to vLLM's own, `0` is the way back.
@@ -8,12 +9,22 @@ vLLM calls `register` in every process it starts. Without `V1_CPU_BACKEND` nothi
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+from typing import Any
 
 ENV = "V1_CPU_BACKEND"
-ADAPTERS = {"0.32": "v1_cpu.vllm_plugin.backend_0_32"}
-"""The adapter of each release of vLLM that has one."""
+ADAPTERS = (
+    ((0, 29), (0, 33), "v1_cpu.vllm_plugin.backend_0_32"),
+    ((0, 14), (0, 29), "v1_cpu.vllm_plugin.backend_0_16"),
+    ((0, 11, 1), (0, 14), "v1_cpu.vllm_plugin.backend_0_11"),
+)
+"""The adapter of the releases from one to before another."""
+PLATFORM = ((0, 10), (0, 11, 1), "v1_cpu.vllm_plugin.platform_0_10.V1CpuPlatform")
+"""These releases have no registry: a platform plugin serves them."""
+REGISTRIES = ("vllm.v1.attention.backends.registry", "vllm.attention.backends.registry")
+"""Where vLLM keeps its backends: from 0.14, and before."""
 _MODES = {"": "off", "0": "off", "1": "on", "strict": "strict"}
 
 
@@ -26,9 +37,14 @@ def mode() -> str:
 
 
 def adapter(version: str) -> str | None:
-    """The module that serves this release of vLLM, or None."""
-    release = re.match(r"\d+\.\d+", version)
-    return ADAPTERS.get(release[0]) if release else None
+    """The module that serves this release of vLLM through its registry, or None."""
+    return next((module for since, before, module in ADAPTERS if since <= _release(version) < before), None)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """(0, 11, 1) of "0.11.1.post2+cpu"; () of what is no release."""
+    numbers = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in numbers[0].split(".")) if numbers else ()
 
 
 def register() -> None:
@@ -47,13 +63,35 @@ def register() -> None:
     if mode() == "off":
         return
     import vllm
-    from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
+    if PLATFORM[0] <= _release(vllm.__version__) < PLATFORM[1]:
+        return  # `platform` has seen to it
     module = adapter(vllm.__version__)
     if module is None:
         from v1_cpu.vllm_plugin.choice import decline
 
-        known = ", ".join(f"{release}.*" for release in ADAPTERS)
-        decline(f"there is no adapter for vLLM {vllm.__version__} (known: {known})")
+        decline(f"there is no adapter for vLLM {vllm.__version__} (known: 0.10 to 0.32)")
         return
-    register_backend(AttentionBackendEnum.CPU_ATTN, f"{module}.CPUAttentionBackend")
+    registry = _registry()
+    registry.register_backend(registry.AttentionBackendEnum.CPU_ATTN, class_path=f"{module}.CPUAttentionBackend")
+
+
+def _registry() -> Any:
+    """vLLM's module of backends, where this release has it."""
+    try:
+        return importlib.import_module(REGISTRIES[0])
+    except ModuleNotFoundError:
+        return importlib.import_module(REGISTRIES[1])
+
+
+def platform() -> str | None:
+    """The `vllm.platform_plugins` entry point: the platform class for vLLM 0.10.0 to 0.11.0, None anywhere else.
+
+    vLLM calls it while it is being imported, in every process. It answers only where vLLM itself would choose its CPU.
+    """
+    if mode() == "off":
+        return None
+    version = importlib.import_module("vllm.version").__version__
+    if not PLATFORM[0] <= _release(version) < PLATFORM[1]:
+        return None
+    return PLATFORM[2] if importlib.import_module("vllm.platforms").cpu_platform_plugin() is not None else None

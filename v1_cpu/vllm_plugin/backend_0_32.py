@@ -1,4 +1,4 @@
-"""v1_cpu's backend as vLLM 0.32 wants it: the classes of `v1_cpu.backend`, derived from vLLM's abstract ones.
+"""v1_cpu's backend as vLLM 0.29 to 0.32 want it: a cache laid out by name, written apart from attention.
 
 vLLM resolves `CPUAttentionBackend` in this module when it builds a layer, inside the engine's configuration. The
 module answers with `V1CPUBackend`, or with vLLM's own class where v1_cpu does not serve.
@@ -11,34 +11,21 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 from vllm.config import get_current_vllm_config
-from vllm.v1.attention.backend import (
-    AttentionBackend,
-    AttentionImpl,
-    AttentionMetadataBuilder,
-    MultipleOf,
-)
+from vllm.v1.attention.backend import AttentionBackend, AttentionImpl, AttentionMetadataBuilder, MultipleOf
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend as _VllmBackend
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
-from v1_cpu.backend import (
-    TorchSDPABackend,
-    TorchSDPABackendImpl,
-    TorchSDPAMetadataBuilderV1,
-)
+from v1_cpu.backend import TorchSDPAMetadataBuilderV1
 from v1_cpu.specs import AttentionType
 from v1_cpu.vllm_plugin.choice import serves
+from v1_cpu.vllm_plugin.classes import Backend, Impl
 
 
-class V1CPUBackend(TorchSDPABackend, AttentionBackend):
-    """Static facts. The name is a member of vLLM's enum, which `Attention` looks up."""
+class V1CPUBackend(Backend, AttentionBackend):
+    """Static facts."""
 
     forward_includes_kv_cache_update: ClassVar[bool] = False
-
-    @staticmethod
-    def get_name() -> str:
-        return "CPU_ATTN"
 
     @staticmethod
     def get_impl_cls() -> type[V1CPUImpl]:
@@ -68,23 +55,10 @@ class V1CPUMetadataBuilder(TorchSDPAMetadataBuilderV1, AttentionMetadataBuilder)
         self.supports_update_block_table = self.attn_type != AttentionType.ENCODER_DECODER
 
 
-class V1CPUImpl(TorchSDPABackendImpl, AttentionImpl):
+class V1CPUImpl(Impl, AttentionImpl):
     """One layer. vLLM writes the cache through `do_kv_cache_update` before it calls `forward`."""
 
     forward_includes_kv_cache_update: ClassVar[bool] = False
-
-    def do_kv_cache_update(
-        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
-    ) -> None:
-        """As the base class; the values' size is the layer's, which vLLM does not pass to the constructor."""
-        self.head_size_v = value.shape[-1]
-        super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
-
-    def _per_head(self, name: str, values: Any) -> Tensor | None:
-        """Lists become float32: torch's default dtype is the model's while vLLM builds it, and would round them."""
-        if isinstance(values, (list, tuple)):
-            values = torch.tensor(values, dtype=torch.float32)
-        return super()._per_head(name, values)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,75 @@
+"""What a model's config.json says about its attention, read here when the model is a folder on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ALIBI = ("bloom", "mpt", "falcon-rw", "baichuan-13b")
+_STATE_SPACE = ("mamba", "jamba", "bamba", "zamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "plamo2")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The facts that CPU releases differ in."""
+
+    name: str
+    architecture: str = ""
+    head_size: int | None = None
+    sliding_window: int | None = None
+    soft_cap: float | None = None
+    alibi: bool = False
+    mla: bool = False
+    encoder_decoder: bool = False
+    state_space: bool = False
+
+    def features(self) -> list[str]:
+        """Rows of the capability table that this model needs."""
+        wanted = {
+            "sliding-window": self.sliding_window is not None,
+            "soft-cap": self.soft_cap is not None,
+            "alibi": self.alibi,
+            "mla": self.mla,
+            "cross-attention": self.encoder_decoder,
+        }
+        return [feature for feature, needed in wanted.items() if needed]
+
+
+def read(name: Any) -> Model | None:
+    """The model in a folder; None for a name of the hub. Raises ValueError for a folder without a readable config."""
+    if not isinstance(name, str) or not Path(name).expanduser().is_dir():
+        return None
+    path = Path(name).expanduser() / "config.json"
+    try:
+        config = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}; a model's folder has a config.json") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is no JSON object")
+    return from_config(name, config)
+
+
+def from_config(name: str, config: Mapping[str, Any]) -> Model:
+    """As `read`, of a parsed config.json; a multimodal model's text part counts."""
+    text = config.get("text_config")
+    part: Mapping[str, Any] = {**config, **text} if isinstance(text, Mapping) else config
+    kind = str(part.get("model_type", "")).lower()
+    architectures = config.get("architectures") or [""]
+    heads = next((part[key] for key in ("num_attention_heads", "n_head", "n_heads") if part.get(key)), None)
+    hidden = part.get("hidden_size") or part.get("n_embed") or part.get("d_model")
+    return Model(
+        name=name,
+        architecture=str(architectures[0]),
+        head_size=part.get("head_dim") or (hidden // heads if hidden and heads else None),
+        sliding_window=part.get("sliding_window") if part.get("use_sliding_window", True) else None,
+        soft_cap=part.get("attn_logit_softcapping"),
+        alibi=kind in _ALIBI or bool(part.get("alibi")) or bool((part.get("attn_config") or {}).get("alibi")),
+        mla=part.get("kv_lora_rank") is not None,
+        encoder_decoder=bool(config.get("is_encoder_decoder")),
+        state_space=any(word in kind for word in _STATE_SPACE),
+    )

@@ -1,0 +1,164 @@
+"""The table of refusals, by release: what holds, and the nearest thing that does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from v1_migrate.doctor import arguments, model
+from v1_migrate.doctor.checks import GIB, RULES, Case, check
+from v1_migrate.doctor.model import Model, from_config
+from v1_migrate.doctor.settings import settings
+from v1_migrate.findings import Severity
+from v1_migrate.names.releases import sort_key
+
+MISTRAL = Model("m", "MistralForCausalLM", 128, sliding_window=4096)
+WHISPER = Model("m", "WhisperForConditionalGeneration", 64, encoder_decoder=True)
+DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True)
+
+
+def case(release: str, words: str = "", of: Model | None = None, nodes: int = 1, free: int = 60, **more: Any) -> Case:
+    variables = {name: value for name, value in more.items() if name.isupper()}
+    rest = {name: value for name, value in more.items() if not name.isupper()}
+    memory = ((64 * GIB, free * GIB),) * nodes
+    return Case(release, arguments.read([words] if words else []), of, variables, nodes=memory, **rest)
+
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+CASES = [
+    pytest.param(case("0.10.0", of=MISTRAL), ERROR, "window of 4096 tokens", case("0.11.1", of=MISTRAL), id="a sliding window falls back to V0"),
+    pytest.param(case("0.12.0", of=WHISPER), ERROR, "Whisper", case("0.13.0", of=WHISPER), id="cross-attention came with 0.13.0"),
+    pytest.param(case("0.27.1", of=DEEPSEEK), ERROR, "MLA is not supported", case("0.28.0", of=DEEPSEEK), id="MLA came with 0.28.0"),
+    pytest.param(case("0.10.2", "kv_cache_dtype='fp8'"), ERROR, "falls back to V0", case("0.10.2", "kv_cache_dtype='auto'"), id="a float8 cache falls back to V0"),
+    pytest.param(case("0.20.2", "kv_cache_dtype='fp8'"), ERROR, "chunked prefill and prefix caching", case("0.21.0", "kv_cache_dtype='fp8'"), id="a float8 cache came with 0.21.0"),
+    pytest.param(case("0.16.0", "kv_cache_dtype='fp8', enable_chunked_prefill=False, enable_prefix_caching=False"), WARNING, "replaced by auto", case("0.21.0", "kv_cache_dtype='fp8'"), id="a float8 cache silently becomes auto"),
+    pytest.param(case("0.10.2", "kv_cache_dtype='fp8_e4m3'"), WARNING, "becomes e5m2", case("0.10.2", "kv_cache_dtype='fp8_e5m2'"), id="e4m3 silently becomes e5m2"),
+    pytest.param(case("0.32.0", "vllm serve m --block-size 16"), ERROR, "No common block size", case("0.32.0", "vllm serve m --block-size 32"), id="blocks of 16"),
+    pytest.param(case("0.32.0", "block_size=16"), ERROR, "No common block size", case("0.32.0", "block_size=16", served_by_v1_cpu=True), id="blocks of 16 are served by v1_cpu"),
+    pytest.param(case("0.28.0", "block_size=16"), WARNING, "slower kernel", case("0.28.0", "block_size=64"), id="blocks of 16 are slow"),
+    pytest.param(case("0.10.0", "block_size=32"), WARNING, "Intel Extension", case("0.10.0", "block_size=16"), id="blocks of 32 need IPEX"),
+    pytest.param(case("0.13.0", of=Model("m", head_size=80)), ERROR, "head size of 80", case("0.14.0", of=Model("m", head_size=80)), id="head size 80"),
+    pytest.param(case("0.19.1", of=Model("m", head_size=512)), ERROR, "head size of 512", case("0.20.0", of=Model("m", head_size=512)), id="head size 512"),
+    pytest.param(case("0.32.0", of=Model("m", head_size=72)), ERROR, "head size of 72", case("0.32.0", of=Model("m", head_size=72), served_by_v1_cpu=True), id="head size 72 is served by v1_cpu"),
+    pytest.param(case("0.10.0", "num_scheduler_steps=8"), ERROR, "num_scheduler_steps=8", case("0.10.0", "num_scheduler_steps=1"), id="multi-step scheduling"),
+    pytest.param(case("0.10.2", "preemption_mode='swap'"), ERROR, "preemption_mode='swap'", case("0.10.2", "preemption_mode=None"), id="preemption mode"),
+    pytest.param(case("0.10.2", "enable_prompt_embeds=True"), ERROR, "falls back", case("0.11.0", "enable_prompt_embeds=True"), id="prompt embeddings"),
+    pytest.param(case("0.11.0", "max_num_partial_prefills=2"), ERROR, "falls back", case("0.11.1", "max_num_partial_prefills=2"), id="partial prefills"),
+    pytest.param(case("0.32.0", "enable_sleep_mode=True"), ERROR, "Sleep mode", case("0.32.0", "enable_sleep_mode=False"), id="sleep mode"),
+    pytest.param(case("0.11.0", VLLM_USE_V1="0"), ERROR, "asks for V0", case("0.11.0", VLLM_USE_V1="1"), id="the switch asks for V0"),
+    pytest.param(case("0.32.0", VLLM_USE_V1="0"), INFO, "not read since 0.11.1", case("0.32.0"), id="the switch is not read"),
+    pytest.param(case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA"), ERROR, "fall back to V0", case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA_VLLM_V1"), id="TORCH_SDPA in 0.10.0"),
+    pytest.param(case("0.14.1", VLLM_ATTENTION_BACKEND="TORCH_SDPA"), WARNING, "is ignored", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="TORCH_SDPA later"),
+    pytest.param(case("0.32.0", VLLM_ATTENTION_BACKEND="CPU_ATTN"), WARNING, "not read since", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="the backend's variable is not read"),
+    pytest.param(case("0.32.0", "vllm serve m --attention-backend CUSTOM"), WARNING, "ignored on a CPU", case("0.32.0", "vllm serve m --attention-backend CPU_ATTN"), id="a backend that is ignored"),
+    pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0.5"), ERROR, "no whole number", case("0.32.0", VLLM_CPU_KVCACHE_SPACE="1"), id="half a GiB of cache"),
+    pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0"), ERROR, "cache of no bytes", case("0.9.2", VLLM_CPU_KVCACHE_SPACE="0"), id="no cache"),
+    pytest.param(case("0.32.0", free=40), ERROR, "0.92 of 64.0 GiB is 58.9 GiB, and 40.0 GiB are free", case("0.19.1", free=40), id="memory that is not free"),
+    pytest.param(case("0.32.0", free=40), ERROR, "will not start", case("0.32.0", "gpu_memory_utilization=0.5", free=40), id="a smaller share of the memory"),
+    pytest.param(case("0.32.0", free=40), ERROR, "will not start", case("0.32.0", free=40, VLLM_CPU_KVCACHE_SPACE="4"), id="a cache of a given size"),
+    pytest.param(case("0.32.0", VLLM_CPU_OMP_THREADS_BIND="all"), ERROR, "was V0's default", case("0.19.1", VLLM_CPU_OMP_THREADS_BIND="all"), id="all cores"),
+    pytest.param(case("0.32.0", "-tp 2", VLLM_CPU_OMP_THREADS_BIND="0-3"), ERROR, "(1 for 2)", case("0.32.0", "-tp 2", VLLM_CPU_OMP_THREADS_BIND="0-1|2-3"), id="one list of cores for two ranks"),
+    pytest.param(case("0.32.0", "tensor_parallel_size=2"), ERROR, "2 ranks and 1 NUMA node", case("0.32.0", "tensor_parallel_size=2", nodes=2), id="more ranks than nodes"),
+    pytest.param(case("0.32.0", VLLM_CPU_OMP_THREADS_BIND="0-3"), INFO, "numa_migrate_pages", case("0.32.0", VLLM_CPU_OMP_THREADS_BIND="nobind"), id="binding in a container"),
+    pytest.param(case("0.13.0", cores=32), WARNING, "more than 16", case("0.14.0", cores=32), id="many threads"),
+    pytest.param(case("0.32.0", "vllm serve m --swap-space 4"), ERROR, "--swap-space is gone since 0.18.0", case("0.17.1", "vllm serve m --swap-space 4"), id="an option that is gone"),
+    pytest.param(case("0.32.0", "device='cpu'"), ERROR, "device is gone", case("0.9.2", "device='cpu'"), id="a keyword that is gone"),
+    pytest.param(case("0.32.0", V1_CPU_BACKEND="1", VLLM_PLUGINS="mine"), WARNING, "leaves out v1_cpu", case("0.32.0", V1_CPU_BACKEND="1", VLLM_PLUGINS="mine,v1_cpu"), id="plugins that leave us out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("refused", "severity", "words", "taken"), CASES)
+def test_refusals(refused: Case, severity: Severity, words: str, taken: Case) -> None:
+    assert [r for r in check(refused) if words in r.message and r.severity is severity], list(check(refused))
+    assert not [r for r in check(taken) if words in r.message]
+
+
+def test_every_rule_of_the_table_has_a_case() -> None:
+    said = {(r.subject, r.severity) for param in CASES for r in check(param.values[0])}
+    left = {(rule.subject, rule.severity) for rule in RULES} - said
+    untried = {"load_format", "disable_async_output_proc", "scheduler_delay_factor", "otlp_traces_endpoint", "logits_processor_pattern", "max_long_partial_prefills"}  # fmt: skip
+    assert {subject for subject, _ in left} == untried  # rows of one shape with those that are tried
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.subject} since {rule.since}")
+def test_a_rule_s_span_is_not_empty(rule: Any) -> None:
+    assert not rule.before or sort_key(rule.since) < sort_key(rule.before)
+
+
+def test_nothing_is_said_of_a_plain_engine() -> None:
+    assert list(check(case("0.32.0", "vllm serve m --dtype bfloat16"))) == []
+
+
+@pytest.mark.parametrize(
+    ("release", "variables", "cache", "threads"),
+    [
+        pytest.param("0.9.0.1", {}, "4 GiB", "all cores, not bound", id="V0"),
+        pytest.param("0.12.0", {}, "4 GiB", "NUMA node N", id="V1 with V0's cache"),
+        pytest.param("0.16.0", {}, "32.0 GiB", "0 core(s) kept free", id="half a node"),
+        pytest.param("0.32.0", {}, "up to 58.9 GiB", "1 core(s) kept free", id="a share of a node"),
+        pytest.param("0.32.0", {"VLLM_CPU_KVCACHE_SPACE": "7"}, "7 GiB", "NUMA node N", id="given in GiB"),
+        pytest.param("0.32.0", {"VLLM_CPU_OMP_THREADS_BIND": "0-3"}, "up to", "bound to cores 0-3", id="bound by hand"),
+        pytest.param("0.32.0", {"VLLM_CPU_NUM_OF_RESERVED_CPU": "5"}, "up to", "5 core(s) kept free", id="reserved"),
+    ],
+)
+def test_settings(release: str, variables: dict[str, str], cache: str, threads: str) -> None:
+    found = {setting.name: setting.value for setting in settings(case(release, **variables))}
+    assert cache in found["KV cache"] and threads in found["threads"]
+
+
+@pytest.mark.parametrize(
+    ("words", "values", "options"),
+    [
+        pytest.param(["vllm", "serve", "m", "-tp", "2"], {"model": "m", "tensor_parallel_size": 2}, ("-tp",), id="short"),
+        pytest.param(["A=1 python -m vllm.entrypoints.openai.api_server --model m"], {"model": "m"}, ("--model",), id="the module, after an assignment"),
+        pytest.param(["vllm serve m --no-enable-prefix-caching --enforce-eager"], {"model": "m", "enable_prefix_caching": False, "enforce_eager": True}, ("--no-enable-prefix-caching", "--enforce-eager"), id="switches"),
+        pytest.param(["vllm serve m --speculative-config.method ngram"], {"model": "m", "speculative_config": {"method": "ngram"}}, ("--speculative-config.method",), id="a key of a table"),
+        pytest.param(["vllm serve m --hf-overrides '{\"a\": 1}'"], {"model": "m", "hf_overrides": {"a": 1}}, ("--hf-overrides",), id="JSON"),
+        pytest.param(["LLM('m', **{'dtype': 'half'})"], {"model": "m", "dtype": "half"}, ("--model", "--dtype"), id="unpacked keywords"),
+        pytest.param(["x = vllm.LLM(model='m', seed=-1)"], {"model": "m", "seed": -1}, ("--model", "--seed"), id="a statement"),
+    ],
+)  # fmt: skip
+def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str, ...]) -> None:
+    found = arguments.read(words)
+    assert found is not None and found.values == values and found.options == options
+
+
+@pytest.mark.parametrize(
+    ("config", "features"),
+    [
+        pytest.param({"model_type": "mistral", "sliding_window": 8}, ["sliding-window"], id="a window"),
+        pytest.param({"model_type": "qwen2", "sliding_window": 8, "use_sliding_window": False}, [], id="a window that is off"),
+        pytest.param({"text_config": {"attn_logit_softcapping": 5.0}}, ["soft-cap"], id="the text part of a multimodal model"),
+        pytest.param({"model_type": "bloom"}, ["alibi"], id="ALiBi by its kind"),
+        pytest.param({"model_type": "mpt", "attn_config": {"alibi": True}}, ["alibi"], id="ALiBi by its setting"),
+        pytest.param({"kv_lora_rank": 512}, ["mla"], id="MLA"),
+        pytest.param({"is_encoder_decoder": True}, ["cross-attention"], id="cross-attention"),
+    ],
+)  # fmt: skip
+def test_what_a_model_needs(config: dict[str, Any], features: list[str]) -> None:
+    assert from_config("m", config).features() == features
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        pytest.param({"hidden_size": 128, "num_attention_heads": 4}, 32, id="divided"),
+        pytest.param({"hidden_size": 128, "num_attention_heads": 4, "head_dim": 64}, 64, id="given"),
+        pytest.param({}, None, id="unknown"),
+    ],
+)
+def test_head_size(config: dict[str, Any], size: int | None) -> None:
+    assert from_config("m", config).head_size == size
+
+
+def test_a_model_s_folder_without_a_config(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"config\.json"):
+        model.read(str(tmp_path))
+    (tmp_path / "config.json").write_text("[1")
+    with pytest.raises(ValueError, match="no JSON"):
+        model.read(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["A"]}))
+    found = model.read(str(tmp_path))
+    assert found is not None and found.architecture == "A"

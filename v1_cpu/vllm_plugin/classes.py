@@ -1,0 +1,39 @@
+"""What every release's adapter has in common: v1_cpu's classes as vLLM's layers use them. Imports no vLLM.
+
+An adapter (`backend_0_32`, `backend_0_16`, `backend_0_11`) derives from these and from its release's abstract classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from v1_cpu.backend import TorchSDPABackend, TorchSDPABackendImpl
+
+
+class Backend(TorchSDPABackend):
+    """Static facts. The name is a member of vLLM's enum, which `Attention` looks up."""
+
+    @staticmethod
+    def get_name() -> str:
+        return "CPU_ATTN"
+
+
+class Impl(TorchSDPABackendImpl):
+    """One layer."""
+
+    def do_kv_cache_update(
+        self, layer: Any, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor
+    ) -> None:
+        """As the base class; the values' size is the layer's, which vLLM does not pass to the constructor."""
+        if value.dim() == 3:
+            self.head_size_v = value.shape[-1]
+        super().do_kv_cache_update(layer, key, value, kv_cache, slot_mapping)
+
+    def _per_head(self, name: str, values: Any) -> Tensor | None:
+        """Lists become float32: torch's default dtype is the model's while vLLM builds it, and would round them."""
+        if isinstance(values, (list, tuple)):
+            values = torch.tensor(values, dtype=torch.float32)
+        return super()._per_head(name, values)
