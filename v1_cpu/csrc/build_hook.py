@@ -37,7 +37,7 @@ X86_64_FLAGS = {
     "avx2": _AVX2,
     "avx512": _AVX512,
     "avx512_bf16": _AVX512_BF16,
-    "amx": f"{_AVX512_BF16} -mamx-tile -mamx-bf16",
+    "amx": f"{_AVX512_BF16} -mavx512vbmi -mamx-tile -mamx-bf16",
 }
 """Instruction sets beyond the generic one, and the flags their object, and no other, is compiled with."""
 

@@ -24,11 +24,10 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
     if constexpr (words)
       if (c.query_type == V1_BF16) {
 #ifdef __AMX_BF16__
-        // One row leaves the tiles idle; float8 has to be copied for them, which pays from five rows on.
-        if ((item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) > (sizeof(T) == 1 ? 4 : 1))
-          return TileDecode<T>(c, r, item, scratch).attend(partial);
-#endif
+        return TileDecode<T>(c, r, item, scratch).attend(partial);
+#else
         return attend_direct<T, WordQuery<T>>(c, r, item, partial, scratch);
+#endif
       }
 #endif
     return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
