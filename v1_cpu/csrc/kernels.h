@@ -44,13 +44,48 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
   Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
 }
 
+// Numbers below 2^-126 are zero while one lives: weights that ALiBi makes so small would cost a hundred cycles per multiply-add.
+struct FlushToZero {
+#ifdef __SSE__
+  const unsigned before = __builtin_ia32_stmxcsr();
+  FlushToZero() { __builtin_ia32_ldmxcsr(before | 0x8040); }
+  ~FlushToZero() { __builtin_ia32_ldmxcsr(before); }
+#endif
+};
+
 static void attend(const Call* c, const Item* item, float* partial, char* scratch) {
+  const FlushToZero flush;
   const Request r = request_of(*c, item->request);
   if (c->kv_type == V1_F32) attend_with<float>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_BF16) attend_with<bf16>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_F16) attend_with<f16>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_E4M3) attend_with<e4m3>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_E5M2) attend_with<e5m2>(*c, r, *item, partial, scratch);
+}
+
+// Fetches the first keys and values of an item that the direct kernel will take next.
+template <class T> static void fetch_rows(const Call& c, const Request& r, const Item& item) {
+  Keys seen{r.kv_len, 0};
+  for (int64_t i = item.query_begin; i < item.query_end; i++) {
+    const Keys k = keys_of(c, r, i);
+    seen = {smaller(seen.begin, k.begin), larger(seen.end, k.end)};
+  }
+  seen = {larger(seen.begin, item.key_begin), smaller(seen.end, item.key_end)};
+  const int64_t n = smaller(seen.end - seen.begin, DIRECT_TILE);
+  if (n <= 0) return;
+  const T *keys[DIRECT_TILE], *values[DIRECT_TILE];
+  Cache<T>(c, r, item.kv_head).rows(seen.begin, n, keys, values);
+  for (int64_t j = 0; j < n; j++) {
+    prefetch_row(keys[j], c.head_size * int64_t(sizeof(T)));
+    prefetch_row(values[j], c.head_size_v * int64_t(sizeof(T)));
+  }
+}
+static void fetch(const Call* c, const Item* item) {
+  if (!is_direct(*c, item->query_end - item->query_begin)) return;
+  const Request r = request_of(*c, item->request);
+  if (c->kv_type == V1_F32) fetch_rows<float>(*c, r, *item);
+  else if (c->kv_type <= V1_F16) fetch_rows<bf16>(*c, r, *item);
+  else fetch_rows<e4m3>(*c, r, *item);
 }
 
 static int64_t attend_scratch(const Call* c) {
