@@ -72,6 +72,27 @@ const KernelChoice kernel_tables[] = {
 #endif
     {&v1_table_generic, always},
     {nullptr, always}};
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+extern const KernelTable v1_table_neon, v1_table_neon_bf16;
+
+namespace {
+bool has_neon_bf16() {
+  constexpr unsigned long hwcap2_bf16 = 1ul << 14;
+  return (getauxval(AT_HWCAP2) & hwcap2_bf16) != 0;
+}
+}  // namespace
+
+const KernelChoice kernel_tables[] = {
+#ifdef V1_HAVE_NEON_BF16
+    {&v1_table_neon_bf16, has_neon_bf16},
+#endif
+#ifdef V1_HAVE_NEON
+    {&v1_table_neon, always},
+#endif
+    {&v1_table_generic, always},
+    {nullptr, always}};
 #else
 const KernelChoice kernel_tables[] = {{&v1_table_generic, always}, {nullptr, always}};
 #endif

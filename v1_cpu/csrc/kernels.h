@@ -16,11 +16,11 @@ static inline bool is_direct(const Call& c, int64_t queries) { return queries * 
 
 template <class T>
 static void attend_with(const Call& c, const Request& r, const Item& item, float* partial, char* scratch) {
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   constexpr bool words = __is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2);
 #endif
   if (is_direct(c, item.query_end - item.query_begin)) {
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
     if constexpr (words)
       if (c.query_type == V1_BF16) {
 #ifdef __AMX_BF16__
@@ -32,7 +32,7 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #endif
     return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
   }
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   if constexpr (words)
     if (c.query_type == V1_BF16) {
 #ifdef __AMX_BF16__
@@ -54,7 +54,7 @@ struct FlushToZero {
 };
 
 static void attend(const Call* c, const Item* item, float* partial, char* scratch) {
-  const FlushToZero flush;
+  [[maybe_unused]] const FlushToZero flush;
   const Request r = request_of(*c, item->request);
   if (c->kv_type == V1_F32) attend_with<float>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_BF16) attend_with<bf16>(*c, r, *item, partial, scratch);
@@ -98,7 +98,7 @@ static int64_t attend_scratch(const Call* c) {
   bytes = larger(bytes, DecodeShape(*c).scratch());
 #endif
   if (longest >= 0) bytes = larger(bytes, Shape<FloatWords>(*c, longest).scratch());
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());
 #endif
   return bytes;

@@ -158,6 +158,7 @@ static inline void store_row(f16* out, const float* x, int n, float factor) {
 }
 
 #ifdef __AVX512BF16__
+#define V1_WORDS
 typedef __m512i Words;
 static inline V vdot(V sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 static inline Words pack_words(V low, V high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }  // element order
