@@ -71,6 +71,7 @@ struct Schedule {
 struct KernelTable {
   const char* name;
   int64_t (*attend_scratch)(const Call*);
+  void (*fetch)(const Call*, const Item*);  // what `attend` of it will read first
   void (*attend)(const Call*, const Item*, float* partial, char* scratch);
   void (*merge)(const Call*, const Group*, const float* partial, char* scratch);
   void (*write)(const Write*, int64_t token_begin, int64_t token_end);

@@ -1,24 +1,32 @@
-// The kernel for two to eight query rows per KV head on AMX: the work of direct.h, on tiles.
+// The kernel for up to eight query rows per KV head on AMX: the work of direct.h, on tiles that keys and values fill as they lie.
 //
-// Scores come out transposed, S^T = K Q^T: row-major keys are a left operand as they lie in the cache, the queries' pairs are packed
-// once. Up to four rows, the vector unit adds the values as in direct.h. Beyond, values become a right operand by zipping the rows of
-// two keys, and weights keep 16 bits of mantissa although tiles take bf16: the left operand holds each row's high part in rows 0-7 and
-// the rest in rows 8-15, and the two halves of the product are added.
+// Scores come out transposed, S^T = K Q^T: row-major keys are a left operand, the queries' pairs are packed once. Values are a right
+// operand without a copy, too: a 32-bit word of a row is a pair of *columns*, which a left operand of (weight, 0) reduces to the even
+// and one of (0, weight) to the odd column. Four query rows fill a left operand of sixteen: each once for even and once for odd
+// columns, and each weight as two bf16 numbers, its high part and the rest, so that it keeps 16 bits of mantissa.
+//
+// Head sizes that are no multiple of 32 are covered by a last step that overlaps the one before. Copies are made only of float8 rows
+// (as bf16, in the order of elements that the conversion leaves), of groups of sixteen keys that do not lie in one block, and of those
+// at the ends: what is not seen may hold NaN.
 
-constexpr int64_t TILE_ROWS = 8;    // query rows
-constexpr int64_t DECODE_TILE = 128;  // keys
+constexpr int64_t TILE_ROWS = 8;      // query rows
+constexpr int64_t DECODE_TILE = 64;  // keys
+constexpr int64_t DECODE_GROUPS = DECODE_TILE / 16;
 
-struct DecodeShape {  // sizes in floats
-  int64_t steps, key_words, columns, query_size, output_size;
+struct DecodeShape {  // sizes in bytes unless said otherwise
+  bool converted;  // from float8
+  int64_t steps, columns, key_row, value_row, queries, weights, output;  // steps and columns: of 32 elements
   explicit DecodeShape(const Call& c)
-      : steps((c.head_size + 31) / 32), key_words(steps * 16), columns(round_up(c.head_size_v, 32)), query_size(steps * 256),
-        output_size(columns * 16) {}
+      : converted(c.kv_type >= V1_E4M3), steps(steps_of(c.head_size)), columns(steps_of(c.head_size_v)), key_row(steps * 64),
+        value_row(columns * 64), queries(steps * 1024), weights(2 * DECODE_GROUPS * 1024), output(2 * columns * 1024) {}
+  int64_t steps_of(int64_t size) const { return converted ? (size + 63) / 64 * 2 : (size + 31) / 32; }
   int64_t scratch() const {
-    return (query_size + output_size + DECODE_TILE * (key_words + columns / 2 + 16 + TILE_ROWS + 8) + columns) * 4 + 4 * DECODE_TILE * 8 + 4096;
+    return queries + weights + output + DECODE_TILE * (key_row + value_row) + DECODE_TILE * (TILE_ROWS + 16) * 4 + columns * 128 + 4 * DECODE_TILE * 8 +
+           4096;
   }
+  // The first element that step `i` over rows of `size` elements covers.
+  int64_t at(int64_t i, int64_t size) const { return converted ? 32 * i : smaller(32 * i, larger(size - 32, 0)); }
 };
-
-template <int N> struct Count { static constexpr int value = N; };
 
 template <class T>
 struct TileDecode {
@@ -29,36 +37,38 @@ struct TileDecode {
   const Logits logits;
   const Cache<T> cache;
   const int64_t group, rows;
-  float *queries, *output, *staged, *packed, *transposed, *scores, *weights, *row_sum;
+  float *queries, *output, *transposed, *scores, *weights, *row_sum;
+  char* copies;  // of keys, then of values: together they would not stay in the first-level cache
   const T **keys, **values, **next_keys, **next_values;
   Keys seen, row_keys[TILE_ROWS];
   float maximum[TILE_ROWS], sum[TILE_ROWS];
-  const bool few;    // at most four rows
-  bool as_they_lie;  // keys can be tiles without a copy
+  bool keys_lie, values_lie;  // can be tiles without a copy
+  bool ahead;                 // is there a further tile to fetch?
 
   TileDecode(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, it.kv_head),
-        group(call.num_heads / call.num_kv_heads), rows((it.query_end - it.query_begin) * group), few(rows <= 4) {
-    queries = (float*)take(scratch, shape.query_size * 4);
-    output = (float*)take(scratch, shape.output_size * 4);
-    staged = (float*)take(scratch, DECODE_TILE * shape.key_words * 4);
-    packed = (float*)take(scratch, DECODE_TILE / 2 * shape.columns * 4);
+        group(call.num_heads / call.num_kv_heads), rows((it.query_end - it.query_begin) * group) {
+    queries = (float*)take(scratch, shape.queries);
+    weights = (float*)take(scratch, shape.weights);
+    output = (float*)take(scratch, shape.output);
+    copies = take(scratch, DECODE_TILE * larger(shape.key_row, shape.value_row));
     transposed = (float*)take(scratch, DECODE_TILE * 16 * 4);
     scores = (float*)take(scratch, TILE_ROWS * DECODE_TILE * 4);
-    weights = (float*)take(scratch, 16 * DECODE_TILE / 2 * 4);
-    row_sum = (float*)take(scratch, shape.columns * 4);
+    row_sum = (float*)take(scratch, shape.columns * 128);
     keys = (const T**)take(scratch, DECODE_TILE * 8);
     values = (const T**)take(scratch, DECODE_TILE * 8);
     next_keys = (const T**)take(scratch, DECODE_TILE * 8);
     next_values = (const T**)take(scratch, DECODE_TILE * 8);
-    as_they_lie = __is_same(T, bf16) && c.head_size % 32 == 0 && r.table && c.block_size % 16 == 0;
-    __builtin_memset(weights, 0, 16 * DECODE_TILE / 2 * 4);
-    __builtin_memset(output, 0, shape.output_size * 4);
+    const bool in_blocks = __is_same(T, bf16) && (!r.table || c.block_size % 16 == 0);
+    keys_lie = in_blocks && c.head_size >= 32;
+    values_lie = in_blocks && c.head_size_v >= 32;
+    __builtin_memset(weights, 0, shape.weights);
+    __builtin_memset(output, 0, shape.output);
     load_queries();
   }
 
   void load_queries() {  // [step][pair][row] words
-    __builtin_memset(queries, 0, shape.query_size * 4);
+    __builtin_memset(queries, 0, shape.queries);
     seen = {r.kv_len, 0};
     for (int64_t row = 0; row < rows; row++) {
       const int64_t i = item.query_begin + row / group, head = item.kv_head * group + row % group;
@@ -67,8 +77,14 @@ struct TileDecode {
       maximum[row] = MINUS_INFINITY;
       sum[row] = 0;
       const bf16* q = (const bf16*)c.query + (r.token + i) * c.query_token + head * c.query_head;
-      bf16* to = (bf16*)queries + 2 * row;
-      for (int64_t e = 0; e < c.head_size; e++) to[e / 2 * 32 + e % 2] = q[e];
+      for (int64_t step = 0; step < shape.steps; step++) {
+        bf16* to = (bf16*)(queries + step * 256) + 2 * row;
+        const int64_t skip = 32 * step - shape.at(step, c.head_size);
+        for (int64_t i = 0; i < 32; i++) {
+          const int64_t e = 32 * step + i, from = shape.converted ? converted_element(e) : e;
+          if (from < c.head_size) to[(skip + i) / 2 * 32 + (skip + i) % 2] = q[from];
+        }
+      }
     }
     seen = {larger(seen.begin, item.key_begin), smaller(seen.end, item.key_end)};
   }
@@ -81,205 +97,228 @@ struct TileDecode {
     for (int64_t j = skip + n; j < DECODE_TILE; j++) next_keys[j] = next_keys[skip + n - 1], next_values[j] = next_values[skip + n - 1];
   }
 
-  // transposed[key][row] = k . q for all keys of the tile.
-  void score(int64_t key, bool ahead) {
-    const int64_t d = c.head_size;
-    constexpr int64_t groups = DECODE_TILE / 16;
-    const char* base[groups];
-    int64_t stride = shape.key_words * 4;
-    for (int64_t g = 0; g < groups; g++) base[g] = (const char*)staged + g * 16 * stride;
-    if (as_they_lie) {
-      stride = c.key_token * 2;
-      for (int64_t g = 0; g < groups; g++) {  // a group of 16 keys that is seen at all lies within one block
-        const int64_t first = larger(key + g * 16, seen.begin) - key, offset = (key + first) % 16;
-        base[g] = key + g * 16 < seen.end ? (const char*)(keys[first] - offset * c.key_token) : base[0];
+  static void copy_row_to(const T* row, int64_t size, char* copy) {
+    if constexpr (sizeof(T) == 1) {
+      for (int64_t i = 0; i < size; i += 64) {
+        Words a, b;
+        convert64(row + i, int(smaller(64, size - i)), a, b);
+        _mm512_storeu_si512(copy + 2 * i, a);
+        _mm512_storeu_si512(copy + 2 * i + 64, b);
       }
     } else {
-      for (int64_t j = 0; j < DECODE_TILE; j++)
-        for (int64_t i = 0; i < d; i += 32)
-          vstore(staged + j * shape.key_words + i / 2, (V)(d - i >= 32 ? load_words(keys[j] + i) : load_words_tail(keys[j] + i, int(d - i))));
+      int64_t i = 0;
+      for (; i + 32 <= size; i += 32) _mm512_storeu_si512(copy + 2 * i, load_words(row + i));
+      if (i < size) _mm512_storeu_si512(copy + 2 * i, load_words_tail(row + i, int(size - i)));
     }
-    const int64_t per_step = (DECODE_TILE + shape.steps * (groups / 4) - 1) / (shape.steps * (groups / 4));
+  }
+  // Where the tiles of the rows of each group of sixteen keys are, and how far apart its rows.
+  struct Rows { const char* base[DECODE_GROUPS]; int64_t stride[DECODE_GROUPS]; };
+  Rows rows_of(int64_t key, const T* const* from, bool lie, int64_t token, int64_t size, int64_t copy_row) {
+    Rows found;
+    for (int64_t g = 0; g < DECODE_GROUPS; g++) {
+      const int64_t first = key + g * 16;
+      if (lie && first >= seen.begin && first + 16 <= seen.end) {
+        found.base[g] = (const char*)from[g * 16];
+        found.stride[g] = token * 2;
+        continue;
+      }
+      char* copy = copies + g * 16 * copy_row;
+      found.base[g] = copy;
+      found.stride[g] = copy_row;
+      if (first >= seen.end && g) {  // nothing to see: any finite numbers will do
+        found.base[g] = found.base[0];
+        found.stride[g] = found.stride[0];
+        continue;
+      }
+      for (int64_t j = 0; j < 16; j++, copy += copy_row) copy_row_to(from[g * 16 + j], size, copy);
+    }
+    return found;
+  }
+
+  // scores[row][key] = q . k for all keys of the tile.
+  void score(int64_t key) {
+    const Rows k = rows_of(key, keys, keys_lie, c.key_token, c.head_size, shape.key_row);
+    const int64_t quota = (DECODE_TILE + shape.steps * DECODE_GROUPS - 1) / (shape.steps * DECODE_GROUPS);
     int64_t fetched = ahead ? 0 : DECODE_TILE;
-    for (int64_t g = 0; g < groups; g += 4) {
+    const auto fetch = [&] {
+      for (const int64_t end = smaller(fetched + quota, DECODE_TILE); fetched < end; fetched++) prefetch_row(next_keys[fetched], c.head_size * sizeof(T));
+    };
+    for (int64_t g = 0; g < DECODE_GROUPS; g += 4) {
       _tile_zero(0);
       _tile_zero(1);
       _tile_zero(2);
       _tile_zero(3);
       for (int64_t step = 0; step < shape.steps; step++) {
+        const int64_t at = shape.at(step, c.head_size) * 2;
         _tile_loadd(7, queries + step * 256, 64);
-        _tile_loadd(4, base[g] + step * 64, stride);
+        _tile_loadd(4, k.base[g] + at, k.stride[g]);
         _tile_dpbf16ps(0, 4, 7);
-        _tile_loadd(5, base[g + 1] + step * 64, stride);
+        fetch();
+        _tile_loadd(5, k.base[g + 1] + at, k.stride[g + 1]);
         _tile_dpbf16ps(1, 5, 7);
-        _tile_loadd(6, base[g + 2] + step * 64, stride);
+        fetch();
+        _tile_loadd(6, k.base[g + 2] + at, k.stride[g + 2]);
         _tile_dpbf16ps(2, 6, 7);
-        _tile_loadd(4, base[g + 3] + step * 64, stride);
+        fetch();
+        _tile_loadd(4, k.base[g + 3] + at, k.stride[g + 3]);
         _tile_dpbf16ps(3, 4, 7);
-        for (const int64_t end = smaller(fetched + per_step, DECODE_TILE); fetched < end; fetched++)
-          prefetch_row(next_keys[fetched], d * int64_t(sizeof(T)));
+        fetch();
       }
       float* to = transposed + g * 256;
-      const int64_t row_bytes = few ? 16 : 64, tile_size = few ? 64 : 256;
-      _tile_stored(0, to, row_bytes);
-      _tile_stored(1, to + tile_size, row_bytes);
-      _tile_stored(2, to + 2 * tile_size, row_bytes);
-      _tile_stored(3, to + 3 * tile_size, row_bytes);
+      _tile_stored(0, to, 64);
+      _tile_stored(1, to + 256, 64);
+      _tile_stored(2, to + 512, 64);
+      _tile_stored(3, to + 768, 64);
     }
-    for (int64_t g = 0; g < groups; g++) {
-      if (few) {  // 16 keys by 4 rows
-        const float* from = transposed + g / 4 * 1024 + g % 4 * 64;
-        const V keys0 = vload(from), keys4 = vload(from + 16), keys8 = vload(from + 32), keys12 = vload(from + 48);
-        const __m512i index = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-        for (int i = 0; i < 4; i++) {
-          const __m512i at = _mm512_add_epi32(index, _mm512_set1_epi32(i));
-          const V low = _mm512_permutex2var_ps(keys0, at, keys4), high = _mm512_permutex2var_ps(keys8, at, keys12);
-          vstore(scores + i * DECODE_TILE + g * 16, _mm512_mask_mov_ps(low, 0xff00, high));
-        }
-      } else {
-        V t[16];
-        for (int i = 0; i < 16; i++) t[i] = vload(transposed + (g * 16 + i) * 16);
-        vtranspose(t);
-        for (int i = 0; i < TILE_ROWS; i++) vstore(scores + i * DECODE_TILE + g * 16, t[i]);
+    for (int64_t g = 0; g < DECODE_GROUPS; g++) transpose(transposed + g * 256, scores + g * 16);
+  }
+  // [16 keys][16 rows] to [rows][DECODE_TILE]
+  void transpose(const float* from, float* to) const {
+    V t[16];
+    if (rows <= 4) {  // four keys by four rows per vector
+      for (int i = 0; i < 4; i++) {
+        const float* k = from + 64 * i;
+        const __m256 low = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(k)), _mm_loadu_ps(k + 16), 1);
+        const __m256 high = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(k + 32)), _mm_loadu_ps(k + 48), 1);
+        t[i] = _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
       }
+      const __m512i index = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+      for (int64_t i = 0; i < rows; i++) {
+        const __m512i at = _mm512_add_epi32(index, _mm512_set1_epi32(int(i)));
+        const V low = _mm512_permutex2var_ps(t[0], at, t[1]), high = _mm512_permutex2var_ps(t[2], at, t[3]);
+        vstore(to + i * DECODE_TILE, _mm512_mask_mov_ps(low, 0xff00, high));
+      }
+      return;
     }
+    for (int i = 0; i < 16; i++) t[i] = vload(from + 16 * i);
+    vtranspose(t);
+    for (int64_t i = 0; i < rows; i++) vstore(to + i * DECODE_TILE, t[i]);
   }
 
-  // Scale, cap, bias and mask a row of scores, and one step of its online softmax.
-  Step soften(float* s, int64_t row, int64_t key) {
+  // The four rows of `weights` and `output` that belong to a query row: `half` is 0 for its even columns, 1 for its odd ones, 2 and 3
+  // for the same of the weights' rests.
+  static int64_t line(int64_t row, int64_t half) { return (half * 4 + row % 4) * 16; }
+
+  // Scale, cap, bias and mask a row of scores, take one step of its online softmax, and write its weights.
+  void weigh(int64_t row, int64_t key) {
+    float* s = scores + row * DECODE_TILE;
     const int64_t i = item.query_begin + row / group, head = item.kv_head * group + row % group;
     if (logits.special) finish_logits(logits, s, DECODE_TILE, key, r.offset + i, c.alibi_slopes ? c.alibi_slopes[head] : 0.0f);
     const Keys k = {larger(row_keys[row].begin, seen.begin), smaller(row_keys[row].end, seen.end)};
     if (k.begin > key || k.end < key + DECODE_TILE || c.tree_mask) mask_scores(c, r, s, DECODE_TILE, key, k, i);
-    return softmax_step(s, DECODE_TILE, logits.factor, maximum[row]);
-  }
-  // Scores of a row to weights, as high part and rest.
-  void weigh(int64_t row, int64_t key) {
-    float* s = scores + row * DECODE_TILE;
-    const Step step = soften(s, row, key);
+    const Step step = softmax_step(s, DECODE_TILE, logits.factor, maximum[row]);
     if (step.alpha != 1.0f)
-      for (int64_t tile = 0; tile < shape.columns / 16; tile++) {
-        scale_row(output + tile * 256 + row * 16, 16, step.alpha);
-        scale_row(output + tile * 256 + (row + 8) * 16, 16, step.alpha);
-      }
+      for (int64_t tile = 0; tile < shape.columns; tile++)
+        for (int64_t half = 0; half < 4; half++) scale_row(output + (row / 4 * shape.columns + tile) * 256 + line(row, half), 16, step.alpha);
     const V factor = vset(logits.factor), base = vset(-step.base);
-    const __m512i high = _mm512_set1_epi32(-65536);
+    const __m512i high = _mm512_set1_epi32(-65536), round = _mm512_set1_epi32(0x8000);
     V total = vzero();
-    for (int64_t j = 0; j < DECODE_TILE; j += 32) {
-      const V a = vexp2(vfma(vload(s + j), factor, base)), b = vexp2(vfma(vload(s + j + 16), factor, base));
-      const V ha = (V)_mm512_and_si512((__m512i)a, high), hb = (V)_mm512_and_si512((__m512i)b, high);
-      total = vadd(total, vadd(a, b));
-      vstore(weights + row * (DECODE_TILE / 2) + j / 2, (V)pack_words(ha, hb));
-      vstore(weights + (row + 8) * (DECODE_TILE / 2) + j / 2, (V)pack_words(vsub(a, ha), vsub(b, hb)));
+    float* to = weights + row / 4 * DECODE_GROUPS * 256;
+    for (int64_t j = 0; j < DECODE_TILE; j += 16, to += 256) {
+      const V p = vexp2(vfma(vload(s + j), factor, base));
+      total = vadd(total, p);
+      const __m512i main = _mm512_and_si512((__m512i)p, high);
+      const __m512i rest = _mm512_add_epi32((__m512i)vsub(p, (V)main), round);
+      _mm512_storeu_si512(to + line(row, 0), _mm512_srli_epi32(main, 16));
+      _mm512_storeu_si512(to + line(row, 1), main);
+      _mm512_storeu_si512(to + line(row, 2), _mm512_srli_epi32(rest, 16));
+      _mm512_storeu_si512(to + line(row, 3), _mm512_and_si512(rest, high));
     }
     sum[row] = sum[row] * step.alpha + vsum(total);
   }
 
-  // Values to right operands: per 32 keys, tiles of 16 columns, in the column order that `unzip_columns` undoes.
-  void pack_values(int64_t key, bool ahead) {
-    const int64_t dv = c.head_size_v, first = larger(seen.begin - key, 0), end = smaller(seen.end - key, DECODE_TILE);
-    const bool whole = first == 0 && end == DECODE_TILE && dv % 32 == 0;
-    for (int64_t j = 0; j < DECODE_TILE; j += 2) {
-      float* to = packed + j / 32 * 16 * shape.columns + j % 32 / 2 * 16;
-      const T *even_row = values[j], *odd_row = values[j + 1];
-      if (whole) {
-        for (int64_t i = 0; i < dv; i += 32, to += 512) {
-          Words a, b;
-          zip_rows(load_words(even_row + i), load_words(odd_row + i), a, b);
-          vstore(to, (V)a);
-          vstore(to + 256, (V)b);
-        }
-      } else {
-        const bool even_seen = j >= first && j < end, odd_seen = j + 1 >= first && j + 1 < end;
-        for (int64_t i = 0; i < shape.columns; i += 32, to += 512) {
-          const int n = int(smaller(dv - i, 32));
-          Words a, b;
-          zip_rows(even_seen ? load_words_tail(even_row + i, n) : Words{}, odd_seen ? load_words_tail(odd_row + i, n) : Words{}, a, b);
-          vstore(to, (V)a);
-          vstore(to + 256, (V)b);
-        }
+  // output += weights * values for COLUMNS tiles of columns from `first` on and SETS sets of four query rows.
+  template <int COLUMNS, int SETS> void add_columns(const Rows& v, int64_t first) {
+    const int64_t quota = first == 0 && ahead ? 16 / (COLUMNS > 2 ? 4 : COLUMNS) : 0;
+    const T** next_row = next_values;
+    const auto fetch = [&] {
+      for (int64_t i = 0; i < quota; i++) prefetch_row(*next_row++, c.head_size_v * sizeof(T));
+    };
+    float *o = output + first * 256, *next = o + shape.columns * 256;
+    int64_t at[4];
+    for (int i = 0; i < COLUMNS; i++) at[i] = shape.at(first + i, c.head_size_v) * 2;
+    _tile_loadd(0, o, 64);
+    if constexpr (COLUMNS > 1) _tile_loadd(1, o + 256, 64);
+    if constexpr (SETS > 1) _tile_loadd(2, next, 64);
+    else if constexpr (COLUMNS > 2) _tile_loadd(2, o + 512, 64);
+    if constexpr (SETS > 1 && COLUMNS > 1) _tile_loadd(3, next + 256, 64);
+    else if constexpr (COLUMNS > 3) _tile_loadd(3, o + 768, 64);
+    for (int64_t g = 0; g < DECODE_GROUPS; g++) {
+      const float* w = weights + g * 256;
+      _tile_loadd(7, w, 64);
+      _tile_loadd(4, v.base[g] + at[0], v.stride[g]);
+      _tile_dpbf16ps(0, 7, 4);
+      fetch();
+      if constexpr (COLUMNS > 1) {
+        _tile_loadd(5, v.base[g] + at[1], v.stride[g]);
+        _tile_dpbf16ps(1, 7, 5);
+        fetch();
       }
-      if (ahead) {
-        prefetch_row(next_values[j], dv * int64_t(sizeof(T)));
-        prefetch_row(next_values[j + 1], dv * int64_t(sizeof(T)));
+      if constexpr (SETS > 1) {
+        _tile_loadd(6, w + DECODE_GROUPS * 256, 64);
+        _tile_dpbf16ps(2, 6, 4);
+        if constexpr (COLUMNS > 1) _tile_dpbf16ps(3, 6, 5);
+      }
+      if constexpr (COLUMNS > 2) {
+        _tile_loadd(6, v.base[g] + at[2], v.stride[g]);
+        _tile_dpbf16ps(2, 7, 6);
+        fetch();
+      }
+      if constexpr (COLUMNS > 3) {
+        _tile_loadd(4, v.base[g] + at[3], v.stride[g]);
+        _tile_dpbf16ps(3, 7, 4);
+        fetch();
       }
     }
+    _tile_stored(0, o, 64);
+    if constexpr (COLUMNS > 1) _tile_stored(1, o + 256, 64);
+    if constexpr (SETS > 1) _tile_stored(2, next, 64);
+    else if constexpr (COLUMNS > 2) _tile_stored(2, o + 512, 64);
+    if constexpr (SETS > 1 && COLUMNS > 1) _tile_stored(3, next + 256, 64);
+    else if constexpr (COLUMNS > 3) _tile_stored(3, o + 768, 64);
   }
-  void add_values() {
-    constexpr int64_t stride = DECODE_TILE * 2;
-    for (int64_t tile = 0; tile < shape.columns / 16; tile += 2) {
-      float* o = output + tile * 256;
-      _tile_loadd(0, o, 64);
-      _tile_loadd(1, o + 256, 64);
-      for (int64_t step = 0; step < DECODE_TILE / 32; step++) {
-        const float* v = packed + step * 16 * shape.columns + tile * 256;
-        _tile_loadd(4, weights + step * 16, stride);
-        _tile_loadd(6, v, 64);
-        _tile_loadd(7, v + 256, 64);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-      }
-      _tile_stored(0, o, 64);
-      _tile_stored(1, o + 256, 64);
+  void add_values(int64_t key) {
+    const Rows v = rows_of(key, values, values_lie, c.value_token, c.head_size_v, shape.value_row);
+    int64_t i = 0;
+    if (rows > 4) {
+      for (; i + 2 <= shape.columns; i += 2) add_columns<2, 2>(v, i);
+      if (i < shape.columns) add_columns<1, 2>(v, i);
+      return;
     }
+    for (; i + 4 <= shape.columns; i += 4) add_columns<4, 1>(v, i);
+    if (shape.columns - i == 3) add_columns<3, 1>(v, i);
+    if (shape.columns - i == 2) add_columns<2, 1>(v, i);
+    if (shape.columns - i == 1) add_columns<1, 1>(v, i);
   }
 
-  // For up to four rows the weights stay float32 and the vector unit adds the values.
-  void weigh_and_add(int64_t key, bool ahead) {
-    for (int64_t row = 0; row < rows; row++) {
-      float* s = scores + row * DECODE_TILE;
-      const Step step = soften(s, row, key);
-      if (step.alpha != 1.0f) scale_row(output + row * shape.columns, shape.columns, step.alpha);
-      sum[row] = sum[row] * step.alpha + exponentials(s, DECODE_TILE, logits.factor, step.base);
-    }
-    const int64_t first = larger(seen.begin - key, 0), n = smaller(seen.end - key, DECODE_TILE) - first;
-    const T** next = ahead ? next_values + first : nullptr;
-    int64_t row = 0;
-    const auto add = [&](auto count) {
-      for (; row + count.value <= rows; row += count.value, next = nullptr)
-        add_value_rows<T, count.value>(scores + row * DECODE_TILE + first, DECODE_TILE, values + first, next, n, c.head_size_v,
-                                       output + row * shape.columns, shape.columns);
-    };
-    add(Count<4>());
-    add(Count<2>());
-    add(Count<1>());
-  }
-  void attend_few(float* partial) {
-    for_each_tile([&](int64_t key, bool ahead) {
-      score(key, ahead);
-      weigh_and_add(key, ahead);
-    });
-    for (int64_t row = 0; row < rows; row++) to_element_order<T>(output + row * shape.columns, shape.columns);
-    finish_rows(c, r, item, 0, rows, output, shape.columns, maximum, sum, partial);
-  }
-  template <class F> void for_each_tile(F work) {
+  void attend(float* partial) {
+    const TileScope tiles;
     const int64_t begin = seen.begin / 16 * 16;  // so that groups of 16 keys keep to their blocks
     if (seen.begin < seen.end) look_ahead(begin);
     for (int64_t key = begin; key < seen.end; key += DECODE_TILE) {
       exchange(keys, next_keys);
       exchange(values, next_values);
-      const bool ahead = key + DECODE_TILE < seen.end;
+      ahead = key + DECODE_TILE < seen.end;
       if (ahead) look_ahead(key + DECODE_TILE);
-      work(key, ahead);
-    }
-  }
-
-  void attend(float* partial) {
-    const TileScope tiles(few);
-    if (few) return attend_few(partial);
-    for_each_tile([&](int64_t key, bool ahead) {
-      pack_values(key, ahead);  // early: a tile cannot be loaded from stores still under way
-      score(key, ahead);
+      score(key);
       for (int64_t row = 0; row < rows; row++) weigh(row, key);
-      add_values();
-    });
+      add_values(key);
+    }
     for (int64_t row = 0; row < rows; row++) {
-      for (int64_t tile = 0; tile < shape.columns / 16; tile += 2) {
-        const float* o = output + tile * 256 + row * 16;
-        V a = vadd(vload(o), vload(o + 128)), b = vadd(vload(o + 256), vload(o + 384));
-        unzip_columns(a, b);
-        vstore(row_sum + tile * 16, a);
-        vstore(row_sum + tile * 16 + 16, b);
+      for (int64_t tile = 0; tile < shape.columns; tile++) {
+        const float* o = output + (row / 4 * shape.columns + tile) * 256;
+        V even = vadd(vload(o + line(row, 0)), vload(o + line(row, 2))), odd = vadd(vload(o + line(row, 1)), vload(o + line(row, 3)));
+        interleave(even, odd);
+        if (shape.converted) {
+          float step[32];
+          vstore(step, even);
+          vstore(step + 16, odd);
+          for (int64_t i = 0; i < 32; i += 8) __builtin_memcpy(row_sum + converted_element(32 * tile + i), step + i, 32);
+        } else {
+          float* to = row_sum + shape.at(tile, c.head_size_v);
+          vstore(to, even);
+          vstore(to + 16, odd);
+        }
       }
       finish_rows(c, r, item, row, 1, row_sum, 0, maximum + row, sum + row, partial);
     }

@@ -37,9 +37,14 @@ X86_64_FLAGS = {
     "avx2": _AVX2,
     "avx512": _AVX512,
     "avx512_bf16": _AVX512_BF16,
-    "amx": f"{_AVX512_BF16} -mamx-tile -mamx-bf16",
+    "amx": f"{_AVX512_BF16} -mavx512vbmi -mamx-tile -mamx-bf16",
 }
 """Instruction sets beyond the generic one, and the flags their object, and no other, is compiled with."""
+AARCH64_FLAGS = {"neon": "-march=armv8-a", "neon_bf16": "-march=armv8.2-a+bf16"}
+_EVERY_SET = {
+    **dict.fromkeys(("x86_64", "AMD64"), (X86_64_FLAGS, "immintrin.h")),
+    **dict.fromkeys(("aarch64", "arm64"), (AARCH64_FLAGS, "arm_neon.h")),
+}
 
 
 class CompilerMissing(Exception):
@@ -69,11 +74,11 @@ class Compiler:
         if done.returncode:
             raise RuntimeError(f"{shlex.join([*self.command, *arguments])} failed:\n{done.stderr}")
 
-    def accepts(self, flags: list[str]) -> bool:
-        """Whether it compiles a program that includes what ours do, with these flags."""
+    def accepts(self, flags: list[str], header: str = "vector") -> bool:
+        """Whether it compiles a program that includes this header, with these flags."""
         done = subprocess.run(
             [*self.command, *flags, "-x", "c++", "-fsyntax-only", "-"],
-            input="#include <immintrin.h>\n#include <vector>\n" if flags else "#include <vector>\n",
+            input=f"#include <{header}>\n",
             capture_output=True,
             text=True,
             check=False,
@@ -82,22 +87,23 @@ class Compiler:
 
 
 def compile_library(
-    sources: Path, target: Path, extra_flags: tuple[str, ...] = (), only: list[str] | None = None
+    sources: Path, target: Path, extra_flags: tuple[str, ...] = (), only: list[str] | None = None, machine: str = ""
 ) -> list[str]:
     """Build `target` from the folder `sources`; returns the names of the instruction sets in it.
 
-    `only` leaves out the instruction sets that it does not name (for tests; the generic one is always there).
+    For tests: `only` leaves out the instruction sets that it does not name (the generic one is always there), `machine`
+    is what `CXX` compiles for if it is not this machine.
     """
     compiler = Compiler.find()
     if not compiler.accepts([]):
         raise CompilerMissing(
             f"{compiler.command[0]} cannot compile a C++ program (are the standard headers installed?)"
         )
-    beyond = X86_64_FLAGS if platform.machine() in ("x86_64", "AMD64") else {}
+    beyond, header = _EVERY_SET.get(machine or platform.machine(), ({}, ""))
     sets = {
         name: flags.split()
         for name, flags in beyond.items()
-        if (only is None or name in only) and compiler.accepts(flags.split())
+        if (only is None or name in only) and compiler.accepts(flags.split(), header)
     }
     have = [f"-DV1_HAVE_{name.upper()}" for name in sets]
     units = {"dispatch": have, "schedule": [], "cpu": have, "isa_generic": []} | {

@@ -17,7 +17,7 @@ extern const KernelTable v1_table_avx2, v1_table_avx512, v1_table_avx512_bf16, v
 namespace {
 
 struct Cpu {
-  uint32_t leaf1_c = 0, leaf7_b = 0, leaf7_d = 0, leaf7_1_a = 0;
+  uint32_t leaf1_c = 0, leaf7_b = 0, leaf7_c = 0, leaf7_d = 0, leaf7_1_a = 0;
   uint64_t xcr0 = 0;
   Cpu() {
     uint32_t a, b, c, d;
@@ -28,7 +28,7 @@ struct Cpu {
       xcr0 = uint64_t(high) << 32 | low;
     }
     uint32_t subleaves;
-    if (!__get_cpuid_count(7, 0, &subleaves, &leaf7_b, &c, &leaf7_d)) return;
+    if (!__get_cpuid_count(7, 0, &subleaves, &leaf7_b, &leaf7_c, &leaf7_d)) return;
     if (subleaves >= 1) __get_cpuid_count(7, 1, &leaf7_1_a, &b, &c, &d);
   }
 };
@@ -45,9 +45,11 @@ bool has_avx512() {  // F, DQ, BW, VL
   return has_avx2() && (cpu().xcr0 & 0xe6) == 0xe6 && all(cpu().leaf7_b, 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31);
 }
 bool has_avx512_bf16() { return has_avx512() && all(cpu().leaf7_1_a, 1u << 5); }
-bool has_amx() {
+bool has_amx() {  // with VBMI, which every CPU with AMX has
   constexpr long request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  if (!has_avx512_bf16() || (cpu().xcr0 & 0x60000) != 0x60000 || !all(cpu().leaf7_d, 1u << 22 | 1u << 24)) return false;
+  if (!has_avx512_bf16() || (cpu().xcr0 & 0x60000) != 0x60000 || !all(cpu().leaf7_d, 1u << 22 | 1u << 24) ||
+      !all(cpu().leaf7_c, 1u << 1))
+    return false;
   static const bool permitted = syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
   return permitted;
 }
@@ -67,6 +69,27 @@ const KernelChoice kernel_tables[] = {
 #endif
 #ifdef V1_HAVE_AVX2
     {&v1_table_avx2, has_avx2},
+#endif
+    {&v1_table_generic, always},
+    {nullptr, always}};
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+extern const KernelTable v1_table_neon, v1_table_neon_bf16;
+
+namespace {
+bool has_neon_bf16() {
+  constexpr unsigned long hwcap2_bf16 = 1ul << 14;
+  return (getauxval(AT_HWCAP2) & hwcap2_bf16) != 0;
+}
+}  // namespace
+
+const KernelChoice kernel_tables[] = {
+#ifdef V1_HAVE_NEON_BF16
+    {&v1_table_neon_bf16, has_neon_bf16},
+#endif
+#ifdef V1_HAVE_NEON
+    {&v1_table_neon, always},
 #endif
     {&v1_table_generic, always},
     {nullptr, always}};

@@ -19,7 +19,7 @@ template <class T> struct FloatQuery {
   };
   V dot(V sum, const Loaded& k) const { return vfma(b, k.b, vfma(a, k.a, sum)); }
 };
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
 template <class T> struct WordQuery {
   static constexpr int64_t STEP = 2 * W;
   typedef T Key;

@@ -109,8 +109,15 @@ V1_EXPORT void v1_attend(const Call* call) {
   std::atomic<int64_t> next{0};
   parallel(threads, [&] {
     char* scratch = scratch_arena.reserve(scratch_size);
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < schedule.num_items;) {
+    const auto take = [&] {
+      const int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i < schedule.num_items) kernels.fetch(call, items + i);
+      return i;
+    };
+    for (int64_t i = take(), following; i < schedule.num_items; i = following < 0 ? take() : following) {
       const Item& item = items[i];
+      // The next item is taken early, so that its first keys are there in time; not at the end, where it could be another thread's.
+      following = i + 4 * threads < schedule.num_items ? take() : -1;
       kernels.attend(call, &item, partial, scratch);
       // Whoever finishes a group's last part merges it; the order of the parts is fixed, so the sum does not depend on who.
       if (item.group >= 0 && missing[item.group].fetch_sub(1, std::memory_order_acq_rel) == 1)

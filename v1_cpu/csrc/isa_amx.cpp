@@ -9,4 +9,4 @@ namespace {
 }  // namespace
 }  // namespace v1_amx
 
-extern const KernelTable v1_table_amx = {"amx", v1_amx::attend_scratch, v1_amx::attend, v1_amx::merge, v1_amx::write};
+extern const KernelTable v1_table_amx = {"amx", v1_amx::attend_scratch, v1_amx::fetch, v1_amx::attend, v1_amx::merge, v1_amx::write};

@@ -9,4 +9,4 @@ namespace {
 }  // namespace
 }  // namespace v1_avx2
 
-extern const KernelTable v1_table_avx2 = {"avx2", v1_avx2::attend_scratch, v1_avx2::attend, v1_avx2::merge, v1_avx2::write};
+extern const KernelTable v1_table_avx2 = {"avx2", v1_avx2::attend_scratch, v1_avx2::fetch, v1_avx2::attend, v1_avx2::merge, v1_avx2::write};

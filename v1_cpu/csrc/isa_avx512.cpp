@@ -9,4 +9,4 @@ namespace {
 }  // namespace
 }  // namespace v1_avx512
 
-extern const KernelTable v1_table_avx512 = {"avx512", v1_avx512::attend_scratch, v1_avx512::attend, v1_avx512::merge, v1_avx512::write};
+extern const KernelTable v1_table_avx512 = {"avx512", v1_avx512::attend_scratch, v1_avx512::fetch, v1_avx512::attend, v1_avx512::merge, v1_avx512::write};

@@ -9,4 +9,4 @@ namespace {
 }  // namespace
 }  // namespace v1_avx512_bf16
 
-extern const KernelTable v1_table_avx512_bf16 = {"avx512_bf16", v1_avx512_bf16::attend_scratch, v1_avx512_bf16::attend, v1_avx512_bf16::merge, v1_avx512_bf16::write};
+extern const KernelTable v1_table_avx512_bf16 = {"avx512_bf16", v1_avx512_bf16::attend_scratch, v1_avx512_bf16::fetch, v1_avx512_bf16::attend, v1_avx512_bf16::merge, v1_avx512_bf16::write};

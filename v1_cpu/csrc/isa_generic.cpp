@@ -9,4 +9,4 @@ namespace {
 }  // namespace
 }  // namespace v1_generic
 
-extern const KernelTable v1_table_generic = {"generic", v1_generic::attend_scratch, v1_generic::attend, v1_generic::merge, v1_generic::write};
+extern const KernelTable v1_table_generic = {"generic", v1_generic::attend_scratch, v1_generic::fetch, v1_generic::attend, v1_generic::merge, v1_generic::write};

@@ -16,24 +16,23 @@ static inline bool is_direct(const Call& c, int64_t queries) { return queries * 
 
 template <class T>
 static void attend_with(const Call& c, const Request& r, const Item& item, float* partial, char* scratch) {
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   constexpr bool words = __is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2);
 #endif
   if (is_direct(c, item.query_end - item.query_begin)) {
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
     if constexpr (words)
       if (c.query_type == V1_BF16) {
 #ifdef __AMX_BF16__
-        // One row leaves the tiles idle; float8 has to be copied for them, which pays from five rows on.
-        if ((item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) > (sizeof(T) == 1 ? 4 : 1))
-          return TileDecode<T>(c, r, item, scratch).attend(partial);
-#endif
+        return TileDecode<T>(c, r, item, scratch).attend(partial);
+#else
         return attend_direct<T, WordQuery<T>>(c, r, item, partial, scratch);
+#endif
       }
 #endif
     return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
   }
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   if constexpr (words)
     if (c.query_type == V1_BF16) {
 #ifdef __AMX_BF16__
@@ -45,13 +44,48 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
   Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
 }
 
+// Numbers below 2^-126 are zero while one lives: weights that ALiBi makes so small would cost a hundred cycles per multiply-add.
+struct FlushToZero {
+#ifdef __SSE__
+  const unsigned before = __builtin_ia32_stmxcsr();
+  FlushToZero() { __builtin_ia32_ldmxcsr(before | 0x8040); }
+  ~FlushToZero() { __builtin_ia32_ldmxcsr(before); }
+#endif
+};
+
 static void attend(const Call* c, const Item* item, float* partial, char* scratch) {
+  [[maybe_unused]] const FlushToZero flush;
   const Request r = request_of(*c, item->request);
   if (c->kv_type == V1_F32) attend_with<float>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_BF16) attend_with<bf16>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_F16) attend_with<f16>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_E4M3) attend_with<e4m3>(*c, r, *item, partial, scratch);
   if (c->kv_type == V1_E5M2) attend_with<e5m2>(*c, r, *item, partial, scratch);
+}
+
+// Fetches the first keys and values of an item that the direct kernel will take next.
+template <class T> static void fetch_rows(const Call& c, const Request& r, const Item& item) {
+  Keys seen{r.kv_len, 0};
+  for (int64_t i = item.query_begin; i < item.query_end; i++) {
+    const Keys k = keys_of(c, r, i);
+    seen = {smaller(seen.begin, k.begin), larger(seen.end, k.end)};
+  }
+  seen = {larger(seen.begin, item.key_begin), smaller(seen.end, item.key_end)};
+  const int64_t n = smaller(seen.end - seen.begin, DIRECT_TILE);
+  if (n <= 0) return;
+  const T *keys[DIRECT_TILE], *values[DIRECT_TILE];
+  Cache<T>(c, r, item.kv_head).rows(seen.begin, n, keys, values);
+  for (int64_t j = 0; j < n; j++) {
+    prefetch_row(keys[j], c.head_size * int64_t(sizeof(T)));
+    prefetch_row(values[j], c.head_size_v * int64_t(sizeof(T)));
+  }
+}
+static void fetch(const Call* c, const Item* item) {
+  if (!is_direct(*c, item->query_end - item->query_begin)) return;
+  const Request r = request_of(*c, item->request);
+  if (c->kv_type == V1_F32) fetch_rows<float>(*c, r, *item);
+  else if (c->kv_type <= V1_F16) fetch_rows<bf16>(*c, r, *item);
+  else fetch_rows<e4m3>(*c, r, *item);
 }
 
 static int64_t attend_scratch(const Call* c) {
@@ -64,7 +98,7 @@ static int64_t attend_scratch(const Call* c) {
   bytes = larger(bytes, DecodeShape(*c).scratch());
 #endif
   if (longest >= 0) bytes = larger(bytes, Shape<FloatWords>(*c, longest).scratch());
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
   if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());
 #endif
   return bytes;

@@ -17,7 +17,7 @@ struct FloatWords {
   static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 1;
   static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
 };
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
 struct PairWords {
   static constexpr int PER_WORD = 2;
 #ifdef __AMX_BF16__
@@ -94,7 +94,7 @@ template <class T, class M> struct Pack {  // float32 words
   static void output(float* o, int64_t n) { to_element_order<T>(o, n); }
   static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t) { load_query(c, token, head, out); }
 };
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
 template <class T> struct Pack<T, PairWords> {
   static void key_columns(const T* const* rows, int64_t d, float* panel) {
     for (int64_t i = 0; i < d; i += 2 * W) {
@@ -238,7 +238,7 @@ struct Packed {
   V weigh(float* s, float* w, int64_t n, float base) {
     const V factor = vset(logits.factor), minus_base = vset(-base);
     V total = vzero();
-#ifdef __AVX512BF16__
+#ifdef V1_WORDS
     if (M::PER_WORD == 2) {
       for (int64_t j = 0; j < n; j += 2 * W) {
         const V a = vexp2_coarse(vfma(vload(s + j), factor, minus_base)), b = vexp2_coarse(vfma(vload(s + j + W), factor, minus_base));

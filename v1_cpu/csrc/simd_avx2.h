@@ -13,7 +13,7 @@ static inline void vstore(float* p, V v) { _mm256_storeu_ps(p, v); }
 static inline V vadd(V a, V b) { return _mm256_add_ps(a, b); }
 static inline V vsub(V a, V b) { return _mm256_sub_ps(a, b); }
 static inline V vmul(V a, V b) { return _mm256_mul_ps(a, b); }
-static inline V vdiv(V a, V b) { return _mm256_div_ps(a, b); }
+static inline V vinverse(V a) { return _mm256_div_ps(vset(1.0f), a); }
 static inline V vfma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
 static inline V vmax(V a, V b) { return _mm256_max_ps(a, b); }
 static inline V vmin(V a, V b) { return _mm256_min_ps(a, b); }

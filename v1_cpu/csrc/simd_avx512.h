@@ -14,9 +14,12 @@ static inline void vstore(float* p, V v) { _mm512_storeu_ps(p, v); }
 static inline V vadd(V a, V b) { return _mm512_add_ps(a, b); }
 static inline V vsub(V a, V b) { return _mm512_sub_ps(a, b); }
 static inline V vmul(V a, V b) { return _mm512_mul_ps(a, b); }
-static inline V vdiv(V a, V b) { return _mm512_div_ps(a, b); }
 static inline V vfma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
 static inline V vmax(V a, V b) { return _mm512_max_ps(a, b); }
+static inline V vinverse(V a) {  // an estimate of 14 bits and one step of Newton's: a division takes as long as sixteen multiply-adds
+  const V x = _mm512_rcp14_ps(a);
+  return vmul(x, _mm512_fnmadd_ps(a, x, vset(2.0f)));
+}
 static inline V vmin(V a, V b) { return _mm512_min_ps(a, b); }
 static inline V viota() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 static inline float vsum(V v) { return _mm512_reduce_add_ps(v); }
@@ -155,6 +158,7 @@ static inline void store_row(f16* out, const float* x, int n, float factor) {
 }
 
 #ifdef __AVX512BF16__
+#define V1_WORDS
 typedef __m512i Words;
 static inline V vdot(V sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 static inline Words pack_words(V low, V high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }  // element order
@@ -174,4 +178,40 @@ static inline void unzip_columns(V& a, V& b) {
   b = _mm512_permutex2var_ps(a, high, b);
   a = first;
 }
+#ifdef __AVX512VBMI__
+// 64 float8 numbers (n of them; the rest is zero) as bf16, exactly, by two look-ups of bytes; `converted_element` is the order.
+struct Float8Bytes {
+  alignas(64) uint8_t low[128], high[128];
+};
+static constexpr Float8Bytes float8_bytes(int mantissa, int bias, int nan_from) {
+  Float8Bytes t{};
+  for (int code = 0; code < 128; code++) {
+    int exponent = code >> mantissa, fraction = code & ((1 << mantissa) - 1), bits = 0;
+    if (code >= nan_from) bits = mantissa == 2 && code == nan_from ? 0x7f80 : 0x7fc0;  // e5m2 has an infinity
+    else if (exponent) bits = (exponent + 127 - bias) << 7 | fraction << (7 - mantissa);
+    else if (fraction) {
+      exponent = 1;
+      while (!(fraction >> mantissa)) fraction <<= 1, exponent--;
+      bits = (exponent + 127 - bias) << 7 | (fraction & ((1 << mantissa) - 1)) << (7 - mantissa);
+    }
+    t.low[code] = uint8_t(bits);
+    t.high[code] = uint8_t(bits >> 8);
+  }
+  return t;
+}
+static constexpr Float8Bytes E4M3_BYTES = float8_bytes(3, 7, 0x7f), E5M2_BYTES = float8_bytes(2, 15, 0x7c);
+static inline const Float8Bytes& bytes_of(const e4m3*) { return E4M3_BYTES; }
+static inline const Float8Bytes& bytes_of(const e5m2*) { return E5M2_BYTES; }
+template <class T> static inline void convert64(const T* p, int n, Words& a, Words& b) {
+  const Float8Bytes& t = bytes_of(p);
+  const Words codes = n == 64 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(n >= 64 ? ~0ull : (1ull << n) - 1, p);
+  const Words low = _mm512_permutex2var_epi8(_mm512_load_si512(t.low), codes, _mm512_load_si512(t.low + 64));
+  const Words magnitude = _mm512_permutex2var_epi8(_mm512_load_si512(t.high), codes, _mm512_load_si512(t.high + 64));
+  const Words high = _mm512_ternarylogic_epi32(magnitude, codes, _mm512_set1_epi8(int8_t(0x80)), 0xf8);  // magnitude | (codes & sign)
+  a = _mm512_unpacklo_epi8(low, high);
+  b = _mm512_unpackhi_epi8(low, high);
+}
+// Which element stands at place i after `convert64`.
+static inline int64_t converted_element(int64_t i) { return i / 64 * 64 + i % 32 / 8 * 16 + i % 64 / 32 * 8 + i % 8; }
+#endif
 #endif

@@ -18,7 +18,7 @@ static inline void vstore(float* p, V v) { __builtin_memcpy(p, &v, 16); }
 static inline V vadd(V a, V b) { return a + b; }
 static inline V vsub(V a, V b) { return a - b; }
 static inline V vmul(V a, V b) { return a * b; }
-static inline V vdiv(V a, V b) { return a / b; }
+static inline V vinverse(V a) { return vset(1.0f) / a; }
 static inline V vfma(V a, V b, V c) { return a * b + c; }
 static inline V vmax(V a, V b) { return (V)(((I)a & (a > b)) | ((I)b & ~(a > b))); }
 static inline V vmin(V a, V b) { return (V)(((I)a & (a < b)) | ((I)b & ~(a < b))); }

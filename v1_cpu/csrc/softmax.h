@@ -39,7 +39,7 @@ static inline float exp2_of(float x) {
 static inline V vtanh(V x) {
   const V bounded = vmin(vset(15.0f), vmax(vset(-15.0f), x));
   const V e = vexp2(vmul(bounded, vset(2 * LOG2E)));
-  return vsub(vset(1.0f), vdiv(vset(2.0f), vadd(vset(1.0f), e)));
+  return vsub(vset(1.0f), vmul(vset(2.0f), vinverse(vadd(vset(1.0f), e))));
 }
 
 struct Request {
@@ -92,16 +92,20 @@ static inline Logits logits_of(const Call& c) {
   return l;
 }
 // Scale, soft cap and ALiBi for `n` scores (a multiple of W) of keys from `key` on, seen from position `p`.
-static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
-  const V scale = vset(l.cap != 0 ? l.scale / l.cap : l.scale * LOG2E), cap = vset(l.cap * LOG2E);
+template <bool CAP> static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
+  const V scale = vset(CAP ? l.scale / l.cap : l.scale * LOG2E), cap = vset(l.cap * LOG2E);
   const V slope2 = vset(slope * LOG2E);
   V distance = vadd(viota(), vset(float(key - p)));
   for (int64_t j = 0; j < n; j += W) {
     V x = vmul(vload(s + j), scale);
-    if (l.cap != 0) x = vmul(vtanh(x), cap);
+    if (CAP) x = vmul(vtanh(x), cap);
     vstore(s + j, vfma(slope2, distance, x));
     distance = vadd(distance, vset(float(W)));
   }
+}
+static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
+  if (l.cap != 0) finish_logits<true>(l, s, n, key, p, slope);
+  else finish_logits<false>(l, s, n, key, p, slope);
 }
 // -inf for scores [0, n) of keys from `key` on that lie outside of `k`, and for the tree's.
 static inline void mask_scores(const Call& c, const Request& r, float* s, int64_t n, int64_t key, Keys k, int64_t i) {

@@ -45,6 +45,26 @@ def test_older_cpus_get_only_what_they_can_run(cpu: str, best: str, runner: Path
     assert printed.split()[0] == best
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cpu", "best"),
+    [
+        pytest.param("cortex-a57", "neon", id="an AArch64 CPU without BF16"),
+        pytest.param("max", "neon_bf16", id="an AArch64 CPU with BF16"),
+    ],
+)
+def test_aarch64(cpu: str, best: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cross, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+    if cross is None or emulator is None:
+        pytest.skip("no AArch64 cross compiler or emulator here")
+    monkeypatch.setenv("CXX", cross)
+    library = tmp_path / "libv1_cpu.so"
+    build_hook().compile_library(SOURCES, library, extra_flags=("-O1",), machine="aarch64")
+    runner = build_runner(cross, tmp_path / "runner")
+    printed = run(emulator, "-cpu", cpu, "-L", "/usr/aarch64-linux-gnu", str(runner), str(library), cases=15)
+    assert printed.split()[0] == best
+
+
 def test_objects_of_the_baseline_hold_no_newer_instruction(compiler: str, tmp_path: Path) -> None:
     if shutil.which("objdump") is None:
         pytest.skip("objdump is not installed")
