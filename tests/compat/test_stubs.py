@@ -33,7 +33,7 @@ def engine() -> Any:
 
 
 def function() -> Any:
-    return name("vllm.attention.backends.utils.compute_slot_mapping")
+    return name("vllm.core.scheduler.seq_group_metadata_builder")
 
 
 def value() -> Any:

@@ -61,7 +61,7 @@ Encoder, Zero = (backend_with(impl, v1.TorchSDPABackend) for impl in (CausalEnco
 
 def run_suite(folder: Path, *options: str) -> tuple[int, str, list[str]]:
     """Exit code, output, and the names of the failed tests of the suite, started in an empty folder."""
-    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", "-p", "v1_compat.suite.options"]
+    command = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider"]
     command += ["--tb=no", "--pyargs", "v1_compat.suite", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
@@ -111,7 +111,7 @@ def test_a_broken_backend_fails_where_it_is_broken(folder: Path, name: str, foun
     [("no_colon", "must be MODULE:CLASS"), ("no_such_module:A", "No module named 'no_such_module'")],
 )
 def test_a_wrong_backend_is_said(folder: Path, value: str, words: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-p", "v1_compat.suite.options"]
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "--pyargs", "v1_compat.suite", "--backend", value], cwd=folder, capture_output=True, text=True
     )
@@ -121,7 +121,7 @@ def test_a_wrong_backend_is_said(folder: Path, value: str, words: str) -> None:
 
 def test_the_option_exists_in_this_suite_only(folder: Path) -> None:
     (folder / "test_own.py").write_text("def test_nothing_special(): pass\n")
-    command = [sys.executable, "-m", "pytest", "-p", "v1_compat.suite.options", "test_own.py"]
+    command = [sys.executable, "-m", "pytest", "test_own.py"]
     assert subprocess.run(command, cwd=folder, capture_output=True).returncode == 0
     refused = subprocess.run([*command, "--backend", "a:B"], cwd=folder, capture_output=True, text=True)
     assert refused.returncode == 4 and "--backend" in refused.stderr
