@@ -65,7 +65,7 @@ $(BIN)/python:
 		|| { echo "$(PYTHON) is older than Python 3.11; PYTHON=/path/to/python names another"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/installed: $(BIN)/python pyproject.toml constraints.txt $(wildcard v1_cpu/csrc/*)
 	$(PIP) -e .
 	@touch $@
 
