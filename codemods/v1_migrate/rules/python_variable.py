@@ -48,6 +48,8 @@ class PythonVariable(Rule):
         if "VLLM_" not in file.source.text or file.module.partition(".")[0] == "vllm":
             return
         gone = gone_variables(file.judge.target)
+        if not any(name in file.source.text for name in gone):
+            return
         for found in file.model.every(ast.Constant):
             name = found.node.value
             if not isinstance(name, str) or name == SWITCH or name not in gone or not _sets(found.node, found.path):
