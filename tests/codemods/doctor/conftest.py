@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,14 +109,22 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     return make
 
 
+@pytest.fixture(scope="session")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without any package, so that what is installed beside the tests plays no part."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, symlinks=True, with_pip=False)
+    return folder
+
+
 @pytest.fixture
-def doctor(capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Runs `v1-migrate doctor` with this interpreter as the environment's."""
+def doctor(capfd: pytest.CaptureFixture[str], bare: Path) -> Callable[..., Done]:
+    """Runs `v1-migrate doctor` on the stand-in, in a Python that has nothing else."""
     from v1_migrate.__main__ import run
 
     def call(*arguments: object) -> Done:
         capfd.readouterr()
-        code = run(["doctor", "--python", sys.executable, *map(str, arguments)])
+        code = run(["doctor", "--python", str(bare), *map(str, arguments)])
         out, err = capfd.readouterr()
         return Done(code, out, err)
 
