@@ -231,6 +231,13 @@ class CPUMLAImpl:
             return result
         if self.forward_includes_kv_cache_update and attn_metadata.slot_mapping is not None:
             self.do_kv_cache_update(kv_c_normed, k_pe, kv_cache, attn_metadata.slot_mapping, layer=layer)
+        self.attend(q, kv_cache, attn_metadata, result, self._scale(layer))
+        return result
+
+    def attend(
+        self, q: Tensor, kv_cache: Tensor, attn_metadata: CPUMLAMetadata, output: Tensor, kv_scale: float
+    ) -> None:
+        """Attention over latents that are in the cache: the queries of `forward` to its `output`, which is filled."""
         kv_cache = self._typed(kv_cache, q.dtype)
         mla_attention(
             q.view(q.shape[0], self.num_heads, self.qk_nope_head_dim + self.qk_rope_head_dim),
@@ -240,12 +247,11 @@ class CPUMLAImpl:
             seq_lens=attn_metadata.key_lengths(),
             block_table=attn_metadata.all_blocks(kv_cache.shape[1]),
             scale=self.scale,
-            kv_scale=self._scale(layer, kv_cache),
-            out=result.view(q.shape[0], self.num_heads, self.v_head_dim),
+            kv_scale=kv_scale if kv_cache.dtype in FP8_DTYPES else 1.0,
+            out=output.view(q.shape[0], self.num_heads, self.v_head_dim),
             plan=self._plan(attn_metadata, kv_cache, q.dtype),
             kernel=self.kernel,
         )
-        return result
 
     def forward_mqa(
         self, q: Tensor | tuple[Tensor, Tensor], kv_cache: Tensor, attn_metadata: CPUMLAMetadata, layer: Any = None
@@ -265,7 +271,7 @@ class CPUMLAImpl:
             block_table=attn_metadata.all_blocks(kv_cache.shape[1]),
             scale=self.scale,
             causal=True if attn_metadata.causal is None else attn_metadata.causal,
-            kv_scale=self._scale(layer, kv_cache),
+            kv_scale=self._scale(layer) if kv_cache.dtype in FP8_DTYPES else 1.0,
             return_lse=True,
             kernel=self.kernel,
         )
@@ -287,7 +293,7 @@ class CPUMLAImpl:
         kv_cache = self._typed(kv_cache, kv_c_normed.dtype)
         slots = slot_mapping.flatten()
         tokens = min(kv_c_normed.shape[0], slots.shape[0])  # either may be padded
-        scale = self._scale(layer, kv_cache) if layer is not None else float(k_scale)
+        scale = self._scale(layer) if layer is not None else float(k_scale)
         write_latent_cache(
             kv_c_normed[:tokens],
             k_pe.reshape(k_pe.shape[0], self.qk_rope_head_dim)[:tokens],
@@ -342,9 +348,8 @@ class CPUMLAImpl:
             raise TypeError(f"kv_cache: dtype {kv_cache.dtype}; kv_cache_dtype={self.kv_cache_dtype!r} means {wanted}")
         return kv_cache
 
-    def _scale(self, layer: Any, kv_cache: Tensor) -> float:
-        if kv_cache.dtype not in FP8_DTYPES:
-            return 1.0
+    def _scale(self, layer: Any) -> float:
+        """The layer's scale: the float of newer releases, else the tensor, else 1."""
         value = getattr(layer, "_k_scale_float", None)
         return float(getattr(layer, "_k_scale", 1.0) if value is None else value)
 

@@ -83,8 +83,10 @@ def write_latent_cache(
     kv_scale
         A float8 cache stores x / kv_scale, rounded to nearest even, saturated.
     """
-    traced = ops.traced(latent)
-    if validate and not traced:
+    if ops.traced(latent):
+        torch.ops.v1_cpu.write_latent_cache(latent, rope_key, kv_cache, slot_mapping, kv_scale, kernel, validate)
+        return
+    if validate:
         checks.write(latent, rope_key, kv_cache, slot_mapping, kv_scale)
     chosen = serving_mla(kernel, latent.dtype, kv_cache.dtype, 1, latent.shape[1], rope_key.shape[1], kv_cache.shape[1])
     write_kv_cache(
@@ -95,7 +97,7 @@ def write_latent_cache(
         k_scale=kv_scale,
         v_scale=kv_scale,
         kernel=chosen,
-        validate=validate and traced,  # the operator checks, with real tensors
+        validate=False,
     )
 
 
@@ -115,9 +117,7 @@ def read_latent_cache(
     checks.rank(kv_lora_rank, kv_cache)
     checks.scale(kv_scale, kv_cache.dtype)
     scaled: dict[str, Any] = {"k_scale": kv_scale, "v_scale": kv_scale, "layout": ROW_LAYOUT}
-    latent, rope_key = read_kv_cache(
-        kv_cache[:, None], block_table_row, seq_len, head_size=kv_lora_rank, **scaled
-    )
+    latent, rope_key = read_kv_cache(kv_cache[:, None], block_table_row, seq_len, head_size=kv_lora_rank, **scaled)
     return latent[:, 0], rope_key[:, 0]
 
 

@@ -43,7 +43,9 @@ def scale(kv_scale: Any, cache_dtype: torch.dtype) -> None:
     """A positive number, and 1.0 where the cache is not float8."""
     check.number("kv_scale", kv_scale, positive=True)
     if cache_dtype not in FP8_DTYPES and kv_scale != 1.0:
-        raise ValueError(f"kv_scale: {kv_scale!r}; must be 1.0 for a {cache_dtype} cache; only float8 caches are scaled")
+        raise ValueError(
+            f"kv_scale: {kv_scale!r}; must be 1.0 for a {cache_dtype} cache; only float8 caches are scaled"
+        )
 
 
 def write(latent: Any, rope_key: Any, kv_cache: Any, slot_mapping: Any, kv_scale: Any) -> None:

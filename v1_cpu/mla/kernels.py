@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from v1_cpu import native
-from v1_cpu.kernels import torch_kernel as blocks
 from v1_cpu.kernels import ROW_LAYOUT
+from v1_cpu.kernels import torch_kernel as blocks
 from v1_cpu.layouts import token_rows
 from v1_cpu.select import default_kernel, serving
 

@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from v1_cpu.mla.attention import mla_attention
-from v1_cpu.mla.kernels import ABSORBED, serving_mla
 from v1_cpu.mla import checks
+from v1_cpu.mla.attention import mla_attention
+from v1_cpu.mla.cache import write_latent_cache
+from v1_cpu.mla.kernels import ABSORBED, serving_mla
 
 _library = torch.library.Library("v1_cpu", "FRAGMENT")  # type: ignore[no-untyped-call]
 _library.define(  # type: ignore[no-untyped-call]
@@ -22,6 +23,23 @@ _library.define(  # type: ignore[no-untyped-call]
     "Tensor block_table, Tensor(a!) out, Tensor(b!)? lse, float scale, bool causal, Tensor? causal_per_request, "
     "float kv_scale, str form, str? kernel, bool validate) -> ()"
 )
+_library.define(  # type: ignore[no-untyped-call]
+    "write_latent_cache(Tensor latent, Tensor rope_key, Tensor(a!) kv_cache, Tensor slot_mapping, float kv_scale, "
+    "str? kernel, bool validate) -> ()"
+)
+
+
+@torch.library.impl(_library, "write_latent_cache", "CPU")
+def _write(
+    latent: Tensor,
+    rope_key: Tensor,
+    kv_cache: Tensor,
+    slot_mapping: Tensor,
+    kv_scale: float,
+    kernel: str | None,
+    validate: bool,
+) -> None:
+    write_latent_cache(latent, rope_key, kv_cache, slot_mapping, kv_scale=kv_scale, kernel=kernel, validate=validate)
 
 
 @torch.library.impl(_library, "mla_paged_attention", "CPU")
@@ -93,5 +111,5 @@ def _nothing(*args: Any, **kwargs: Any) -> None:
     """The fake of an operator that only writes into its arguments."""
 
 
-for _name in ("mla_paged_attention", "mla_attention"):
+for _name in ("mla_paged_attention", "mla_attention", "write_latent_cache"):
     torch.library.register_fake(f"v1_cpu::{_name}", _nothing, lib=_library)

@@ -121,7 +121,9 @@ def divide(
     absorbed = [i for i, wide in enumerate(forms) if not wide and query_lens[i]]
     part = None
     if absorbed:
-        part = _absorbed(absorbed, sizes, dtype, cache_dtype, cache_shape, starts, seq_lens, block_table, causal, kernel)
+        part = _absorbed(
+            absorbed, sizes, dtype, cache_dtype, cache_shape, starts, seq_lens, block_table, causal, kernel
+        )
     batches = _batches(expanded, lens)
     return MLAPlan(
         sizes=sizes,

@@ -102,9 +102,7 @@ def decode_peers(case: Case, data: Data, vllm: Any) -> Iterator[tuple[str, Run]]
 
     def ours(i: int) -> Any:
         table = data.tables[i % len(data.tables)]
-        return mla.mla_paged_attention(
-            query, data.cache, block_table=table, out=out, plan=plan, validate=False, **rest
-        )
+        return mla.mla_paged_attention(query, data.cache, block_table=table, out=out, plan=plan, validate=False, **rest)
 
     yield "v1_cpu", ours
     size, threads = data.cache[0].nbytes, torch.get_num_threads()
@@ -222,7 +220,10 @@ def show(cell: dict[str, Any], limits: dict[str, float]) -> None:
     if "read" in best:
         ratios += f", time/read {ours / cell['medians']['read']:.2f} (best {best['v1_cpu'] / best['read']:.2f})"
     refused = "".join(f", {n}: {why}" for n, why in cell["refused"].items())
-    print(f"{cell['table']:8} {cell['title']:46} {ours * 1e6:9.0f} us (best {best['v1_cpu'] * 1e6:.0f}) {rates} | {ratios}{refused}", flush=True)
+    print(
+        f"{cell['table']:8} {cell['title']:46} {ours * 1e6:9.0f} us (best {best['v1_cpu'] * 1e6:.0f}) {rates} | {ratios}{refused}",
+        flush=True,
+    )
 
 
 def cases(quick: bool) -> Iterator[Case]:
@@ -254,7 +255,10 @@ def main() -> None:
         vllm = None
         print("absent: vllm")
     limits = peaks()
-    print(f"{v1_cpu.which()}; threads {torch.get_num_threads()}; " + ", ".join(f"{k} {v / 1e9:.0f} GF/s" for k, v in limits.items()))
+    print(
+        f"{v1_cpu.which()}; threads {torch.get_num_threads()}; "
+        + ", ".join(f"{k} {v / 1e9:.0f} GF/s" for k, v in limits.items())
+    )
     cells = []
     for case in cases(options.quick):
         if options.only in f"{case.table} {case.title}":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 import torch
 from latents import check, compare, dense, make
@@ -171,5 +170,3 @@ def test_merging_two_halves_of_the_keys(kernel: str) -> None:
 
     out, lse = v1_cpu.merge_attention_states(*part(slice(0, 2), 32, False), *part(slice(2, 4), 16, True))
     compare(batch, out, lse, (wanted, wanted_lse))
-
-
