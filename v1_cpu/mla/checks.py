@@ -120,8 +120,8 @@ def paged(
     cache(kv_cache, query.dtype)
     if kv_cache.shape[2] != query.shape[2]:
         raise ValueError(
-            f"query: shape {tuple(query.shape)}; its last dimension must be the cache's R + P = {kv_cache.shape[2]}: the "
-            "query in the absorbed form, [W_UK^T q, q_rope]"
+            f"query: shape {tuple(query.shape)}; its last dimension must be the cache's R + P = {kv_cache.shape[2]}: "
+            "the query in the absorbed form, [W_UK^T q, q_rope]"
         )
     rank(kv_lora_rank, kv_cache)
     batch(query_start_loc, seq_lens, block_table)
@@ -148,8 +148,8 @@ def _plan(
     called = (query.dtype, tuple(query.shape[1:]), kv_cache.dtype, (1, kv_cache.shape[1], width))
     if called != plan.signature:
         raise ValueError(
-            f"plan: made for dtype, (H, R + P), cache dtype, (1, block_size, 2 * R + P) = {plan.signature}; the call has "
-            f"{called}"
+            f"plan: made for dtype, (H, R + P), cache dtype, (1, block_size, 2 * R + P) = {plan.signature}; the "
+            f"call has {called}"
         )
     plan.check_unchanged(query.shape[0])
     plan.check_masks(causal, 0, 0)
@@ -183,8 +183,8 @@ def attention(
     nope = query.shape[2] - rope
     if nope < 1 or kv_up.shape[1] <= nope:
         raise ValueError(
-            f"query: shape {tuple(query.shape)}; with P = {rope} (the cache's R + P less the R of kv_up) N is {nope}, and "
-            f"must lie between 1 and the N + V = {kv_up.shape[1]} of kv_up"
+            f"query: shape {tuple(query.shape)}; with P = {rope} (the cache's R + P less the R of kv_up) N is {nope}, "
+            f"and must lie between 1 and the N + V = {kv_up.shape[1]} of kv_up"
         )
     check.tensor("kv_up", kv_up, query.dtype, 3, "[H, N + V, R]", contiguous=False)
     batch(query_start_loc, seq_lens, block_table)

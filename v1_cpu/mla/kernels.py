@@ -1,4 +1,4 @@
-"""The kernels of the absorbed form: multi-query attention with one KV head, whose values are the first R of its keys."""
+"""The kernels of the absorbed form: multi-query attention whose values are the first R of its keys."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ MIXES = {
     "decode": [(1, 1), (1, 17), (1, 48), (1, 130)],
     "prefill": [(5, 5), (64, 64), (33, 33)],
     "chunks over a cached prefix": [(7, 40), (16, 64), (20, 151)],
+    "long prefills between decodes": [(1, 33), (120, 120), (1, 64), (100, 110), (3, 50)],
     "any order": [(1, 33), (40, 40), (3, 90), (1, 64), (17, 50), (0, 12), (2, 2)],
 }
 SHAPES = {
@@ -170,3 +171,16 @@ def test_merging_two_halves_of_the_keys(kernel: str) -> None:
 
     out, lse = v1_cpu.merge_attention_states(*part(slice(0, 2), 32, False), *part(slice(2, 4), 16, True))
     compare(batch, out, lse, (wanted, wanted_lse))
+
+
+def test_a_batch_can_take_both_forms() -> None:
+    """What "auto" does with the grid's mix of long prefills and decodes, so that the grid has such a batch."""
+    batch = make(MIXES["long prefills between decodes"])
+    sizes = {"num_heads": 4, "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 24}
+    plan = mla.make_mla_plan(
+        query_start_loc=batch.query_start_loc, seq_lens=batch.seq_lens, block_table=batch.block_table,
+        num_blocks=batch.kv_cache.shape[0], block_size=16, dtype=torch.float32, **sizes,
+    )  # fmt: skip
+    assert plan.absorbed is not None
+    assert plan.absorbed.seq_lens.tolist() == [33, 64, 50]
+    assert [part.kv_start_loc.tolist() for part in plan.expanded] == [[0, 120, 230]]
