@@ -7,6 +7,7 @@
 #include "softmax.h"
 #include "direct.h"
 #include "packed.h"
+#include "mla.h"
 #ifdef __AMX_BF16__
 #include "amx_decode.h"
 #endif
@@ -41,6 +42,7 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
       return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
     }
 #endif
+  if (is_latent(c)) return LatentTiles<T>(c, r, item, scratch).attend(partial);
   Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
 }
 
@@ -94,6 +96,7 @@ static int64_t attend_scratch(const Call* c) {
     const Request r = request_of(*c, b);
     if (!is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
   }
+  if (is_latent(*c)) bytes = larger(bytes, LatentShape(*c).scratch());
 #ifdef __AMX_BF16__
   bytes = larger(bytes, DecodeShape(*c).scratch());
 #endif

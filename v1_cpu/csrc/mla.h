@@ -1,0 +1,217 @@
+// The kernel for latents: one KV head whose values are the first columns of its keys, under many query rows, in float32.
+//
+// Nothing is packed but the queries. Scores stand transposed, a key per line and a query row per lane: a key's number is broadcast
+// against a vector of query rows, so keys are read as they lie, maxima and sums of the softmax need no shuffles, and the weights can be
+// broadcast from where they are when the values, vectors of columns of the same rows, are added.
+
+constexpr int64_t LATENT_KEYS = 96;   // keys per tile: a multiple of every LATENT_SUMS
+constexpr int64_t LATENT_ROWS = 128;  // query rows per tile, where a token has no more
+constexpr int LATENT_SUMS = GEMM_ROWS * GEMM_VECTORS;  // accumulators in registers
+
+static inline bool is_latent(const Call& c) {
+  return c.key == c.value && c.num_kv_heads == 1 && c.head_size_v <= c.head_size && !c.window && !c.chunk && !c.tree_mask &&
+         !logits_of(c).special;
+}
+
+struct LatentShape {  // sizes in floats
+  int64_t rows, key_stride, columns;
+  explicit LatentShape(const Call& c)
+      : rows(round_up(larger(c.num_heads, LATENT_ROWS), W)), key_stride(round_up(c.head_size, 2 * W) + 16),
+        columns(round_up(c.head_size_v, 2 * W)) {}
+  int64_t scratch() const {
+    return (key_stride * (rows + LATENT_KEYS) + (columns + 16) * rows + LATENT_KEYS * rows + 3 * rows) * 4 + LATENT_KEYS * 32 + rows * 16 + 1024;
+  }
+};
+
+// scores[j][0 .. VECTORS) = sum over e of keys[j][e] * q[e][0 .. VECTORS) for KEYS keys; lines of q and scores are `stride` apart.
+template <int KEYS, int VECTORS>
+static inline void latent_scores(const float* const* keys, const float* q, int64_t stride, int64_t d, float* scores) {
+  constexpr int STEP = VECTORS == 1 ? 4 : VECTORS == 2 ? 2 : 1;  // elements per pointer that has to be loaded
+  V sums[KEYS][VECTORS];
+  for (int j = 0; j < KEYS; j++)
+    for (int i = 0; i < VECTORS; i++) sums[j][i] = vzero();
+  int64_t e = 0;
+  for (; e + STEP <= d; e += STEP) {
+    V line[STEP][VECTORS];
+    for (int u = 0; u < STEP; u++)
+      for (int i = 0; i < VECTORS; i++) line[u][i] = vload(q + (e + u) * stride + i * W);
+    for (int j = 0; j < KEYS; j++) {
+      const float* key = keys[j] + e;
+      for (int u = 0; u < STEP; u++) {
+        const V x = vset(key[u]);
+        for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(x, line[u][i], sums[j][i]);
+      }
+    }
+  }
+  for (; e < d; e++)
+    for (int j = 0; j < KEYS; j++)
+      for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(vset(keys[j][e]), vload(q + e * stride + i * W), sums[j][i]);
+  for (int j = 0; j < KEYS; j++)
+    for (int i = 0; i < VECTORS; i++) vstore(scores + j * stride + i * W, sums[j][i]);
+}
+
+// o[r][0 .. VECTORS) = alpha[r] * o[r] + sum over n keys of weights[j][r] * keys[j][column ...] for ROWS rows.
+template <int ROWS, int VECTORS>
+static inline void latent_values(const float* const* keys, int64_t n, int64_t column, const float* weights, int64_t stride,
+                                 const float* alpha, float* o, int64_t o_stride) {
+  V sums[ROWS][VECTORS];
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < VECTORS; i++) sums[r][i] = vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W));
+  for (int64_t j = 0; j < n; j++) {
+    V v[VECTORS];
+    for (int i = 0; i < VECTORS; i++) v[i] = vload(keys[j] + column + i * W);
+    for (int r = 0; r < ROWS; r++) {
+      const V weight = vset(weights[j * stride + r]);
+      for (int i = 0; i < VECTORS; i++) sums[r][i] = vfma(weight, v[i], sums[r][i]);
+    }
+  }
+  for (int r = 0; r < ROWS; r++)
+    for (int i = 0; i < VECTORS; i++) vstore(o + r * o_stride + column + i * W, sums[r][i]);
+}
+
+template <class T>
+struct LatentTiles {
+  const Call& c;
+  const Request& r;
+  const Item& item;
+  const LatentShape shape;
+  const Logits logits;
+  const Cache<T> cache;
+  const int64_t group, d, o_stride;
+  int64_t lanes = 0;  // rows at hand, rounded up to vectors: the stride of q and scores
+  const bool copied;  // rows are converted, or would be read past their end
+  float *q, *o, *scores, *maximum, *sum, *alpha, *converted;
+  const T **rows_of, **next_rows;
+  const float** keys;
+  Keys* row_keys;
+
+  LatentTiles(const Call& call, const Request& request, const Item& it, char* scratch)
+      : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, 0), group(call.num_heads),
+        d(__is_same(T, float) ? call.head_size : round_up(call.head_size, 2 * W)), o_stride(shape.columns + 16),
+        copied(!__is_same(T, float) || shape.columns > call.head_size) {
+    q = (float*)take(scratch, shape.key_stride * shape.rows * 4);
+    converted = (float*)take(scratch, LATENT_KEYS * shape.key_stride * 4);
+    o = (float*)take(scratch, shape.rows * o_stride * 4);
+    scores = (float*)take(scratch, LATENT_KEYS * shape.rows * 4);
+    maximum = (float*)take(scratch, shape.rows * 4);
+    sum = (float*)take(scratch, shape.rows * 4);
+    alpha = (float*)take(scratch, shape.rows * 4);
+    rows_of = (const T**)take(scratch, LATENT_KEYS * 8);
+    next_rows = (const T**)take(scratch, LATENT_KEYS * 8);
+    keys = (const float**)take(scratch, LATENT_KEYS * 8);
+    row_keys = (Keys*)take(scratch, shape.rows * 16);
+  }
+
+  // Queries [from, to) of the request, transposed: q[element][row].
+  void load_queries(int64_t from, int64_t rows) {
+    float* line = converted;  // not in use yet
+    for (int64_t row = 0; row < lanes; row++) {
+      maximum[row] = MINUS_INFINITY;
+      sum[row] = 0;
+      if (row < rows) {
+        row_keys[row] = keys_of(c, r, from + row / group);
+        row_keys[row] = {larger(row_keys[row].begin, item.key_begin), smaller(row_keys[row].end, item.key_end)};
+        load_query(c, r.token + from + row / group, row % group, line);
+        if (Order<T>::paired) to_pair_order(line, round_up(c.head_size, 2 * W));
+      } else {
+        __builtin_memset(line, 0, d * 4);
+      }
+      for (int64_t e = 0; e < d; e++) q[e * lanes + row] = line[e];
+    }
+    __builtin_memset(o, 0, rows * o_stride * 4);
+  }
+
+  // Keys [key, key + n), and row pointers ahead to `next_end`.
+  void load_keys(int64_t key, int64_t n, int64_t end) {
+    exchange(rows_of, next_rows);
+    const int64_t next = key + LATENT_KEYS, ahead = smaller(LATENT_KEYS, end - next);
+    if (ahead > 0) cache.rows(next, ahead, next_rows, next_rows);
+    for (int64_t j = 0; j < LATENT_KEYS; j++) {
+      if (j < ahead) prefetch_row(next_rows[j], c.head_size * int64_t(sizeof(T)));
+      const T* row = rows_of[smaller(j, n - 1)];  // keys past the end are masked
+      if (copied) {
+        float* to = converted + j * shape.key_stride;
+        if (j < n) widen_row(row, c.head_size, to);
+        keys[j] = j < n ? to : keys[n - 1];
+      } else {
+        keys[j] = (const float*)row;
+      }
+    }
+  }
+
+  template <int VECTORS> void score(int64_t row, int64_t n) {
+    constexpr int KEYS = LATENT_SUMS / VECTORS;
+    for (int64_t j = 0; j < n; j += KEYS) latent_scores<KEYS, VECTORS>(keys + j, q + row, lanes, d, scores + j * lanes + row);
+  }
+
+  // One step of the online softmax for the W rows from `row` on: scores to weights, and `alpha`.
+  void soften(int64_t row, int64_t rows, int64_t key, int64_t n) {
+    float* s = scores + row;
+    for (int64_t i = row; i < smaller(row + W, rows); i++) {
+      for (int64_t j = 0, end = smaller(row_keys[i].begin - key, n); j < end; j++) scores[j * lanes + i] = MINUS_INFINITY;
+      for (int64_t j = larger(row_keys[i].end - key, 0); j < n; j++) scores[j * lanes + i] = MINUS_INFINITY;
+    }
+    V top = vload(s);
+    for (int64_t j = 1; j < n; j++) top = vmax(top, vload(s + j * lanes));
+    const V factor = vset(logits.factor), old = vload(maximum + row), next = vmax(old, vmul(top, factor));
+    const V base = vmax(next, vset(-3e38f));  // where nothing has been seen: 2^(-inf + 3e38) = 0
+    const V rescale = vexp2(vsub(old, base)), minus_base = vsub(vzero(), base);
+    V total = vmul(vload(sum + row), rescale);
+    for (int64_t j = 0; j < n; j++) {
+      const V p = vexp2(vfma(vload(s + j * lanes), factor, minus_base));
+      vstore(s + j * lanes, p);
+      total = vadd(total, p);
+    }
+    vstore(maximum + row, next);
+    vstore(sum + row, total);
+    vstore(alpha + row, rescale);
+  }
+
+  template <int VECTORS> void add_values(int64_t column, int64_t rows, int64_t n) {
+    int64_t row = 0;
+    const auto add = [&](auto count) {
+      for (; row + count.value <= rows; row += count.value)
+        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride);
+    };
+    add(LatentCount<GEMM_ROWS>());
+    add(LatentCount<4>());
+    add(LatentCount<2>());
+    add(LatentCount<1>());
+  }
+  template <int N> struct LatentCount { static constexpr int value = N; };
+
+  void attend_tile(int64_t rows, int64_t key, int64_t n) {
+    int64_t row = 0;
+    for (; row + GEMM_VECTORS * W <= lanes; row += GEMM_VECTORS * W) score<GEMM_VECTORS>(row, n);
+    for (; row + 2 * W <= lanes; row += 2 * W) score<2>(row, n);
+    for (; row < lanes; row += W) score<1>(row, n);
+    for (row = 0; row < lanes; row += W) soften(row, rows, key, n);
+    int64_t column = 0;
+    for (; column + GEMM_VECTORS * W <= shape.columns; column += GEMM_VECTORS * W) add_values<GEMM_VECTORS>(column, rows, n);
+    for (; column < shape.columns; column += 2 * W) add_values<2>(column, rows, n);
+  }
+
+  void attend(float* partial) {
+    const int64_t step = larger(1, LATENT_ROWS / group);
+    for (int64_t from = item.query_begin; from < item.query_end; from += step) {
+      const int64_t rows = (smaller(from + step, item.query_end) - from) * group;
+      lanes = round_up(rows, W);
+      load_queries(from, rows);
+      Keys seen{r.kv_len, 0};
+      for (int64_t row = 0; row < rows; row++)
+        if (row_keys[row].begin < row_keys[row].end)
+          seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
+      if (seen.begin < seen.end) cache.rows(seen.begin, smaller(LATENT_KEYS, seen.end - seen.begin), next_rows, next_rows);
+      for (int64_t key = seen.begin; key < seen.end; key += LATENT_KEYS) {
+        const int64_t n = smaller(LATENT_KEYS, seen.end - key);
+        load_keys(key, n, seen.end);
+        attend_tile(rows, key, n);
+      }
+      for (int64_t row = 0; row < rows; row++) to_element_order<T>(o + row * o_stride, shape.columns);
+      Item part = item;
+      part.query_begin = from;
+      if (part.partial_row >= 0) part.partial_row += (from - item.query_begin) * group;
+      finish_rows(c, r, part, 0, rows, o, o_stride, maximum, sum, partial);
+    }
+  }
+};

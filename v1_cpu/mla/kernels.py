@@ -1,0 +1,119 @@
+"""The kernels of the absorbed form: multi-query attention whose values are the first R of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from v1_cpu import native
+from v1_cpu.kernels import ROW_LAYOUT
+from v1_cpu.kernels import torch_kernel as blocks
+from v1_cpu.layouts import token_rows
+from v1_cpu.select import default_kernel, serving
+
+Absorbed = Callable[..., None]
+"""(query, kv_cache, query_start_loc, seq_lens, block_table, out, lse, scale, causal, kv_scale, schedule)"""
+
+
+def serving_mla(
+    name: str | None,
+    dtype: torch.dtype,
+    cache_dtype: torch.dtype,
+    num_heads: int,
+    kv_lora_rank: int,
+    rope_head_dim: int,
+    block_size: int,
+) -> str:
+    """ "native" or "torch": what serves such a call. A default that reads another layout leaves it to torch.
+
+    Raises NotImplementedError where the kernel asked for by name reads no latent cache.
+    """
+    if name is None and default_kernel().layout != ROW_LAYOUT:
+        name = "torch"
+    width = kv_lora_rank + rope_head_dim
+    chosen = serving(name, dtype, cache_dtype, num_heads, 1, width, kv_lora_rank, block_size)
+    if chosen.layout != ROW_LAYOUT:
+        raise NotImplementedError(f"kernel={name!r} reads no latent cache; kernel='torch' always does")
+    return chosen.name
+
+
+def absorbed_torch(
+    query: Tensor,  # [T, H, R + P]
+    kv_cache: Tensor,  # [num_blocks, block_size, R + P]
+    query_start_loc: Tensor,  # int32 [B + 1]
+    seq_lens: Tensor,  # int32 [B]
+    block_table: Tensor,  # int32 [B, max_blocks]
+    out: Tensor,  # [T, H, R]
+    lse: Tensor | None,  # float32 [H, T]
+    scale: float,
+    causal: bool | Tensor,
+    kv_scale: float,
+    schedule: Tensor | None,
+) -> None:
+    """In plain torch operations: the tiles of the torch kernel, each latent fetched once for keys and values."""
+    block_size, width = kv_cache.shape[1:]
+    rank = out.shape[2]
+    cache = kv_cache[:, None]
+
+    def fetch(tile: blocks.Tile, positions: Tensor) -> tuple[Tensor, Tensor]:
+        used = positions < tile.kv_lens[:, None]  # the table says nothing of the rest
+        columns = positions.div(block_size, rounding_mode="floor") * used
+        numbers = block_table[tile.requests[:, None], columns].long() * used
+        keys, _ = token_rows(cache, numbers, positions.remainder(block_size), width, torch.float32)
+        return keys, keys[..., :rank]
+
+    masks = blocks.Masks(blocks._per_request(causal, seq_lens), 0, 0, None, None, 0.0)
+    for tile in blocks._tiles(query_start_loc, seq_lens, masks, query.shape[1], width):
+        blocks._attend(tile, fetch, query, 1, masks, scale * kv_scale, kv_scale, None, out, lse)
+
+
+def absorbed_native(
+    query: Tensor,
+    kv_cache: Tensor,
+    query_start_loc: Tensor,
+    seq_lens: Tensor,
+    block_table: Tensor,
+    out: Tensor,
+    lse: Tensor | None,
+    scale: float,
+    causal: bool | Tensor,
+    kv_scale: float,
+    schedule: Tensor | None,
+) -> None:
+    """In C++: `key` and `value` of the call are one address, which its kernels for latents look for (csrc/mla.h)."""
+    block_size = kv_cache.shape[1]
+    block, row, _ = kv_cache.stride()
+    cache = kv_cache.data_ptr()
+    addresses = (
+        query.data_ptr(),
+        cache,
+        cache,
+        out.data_ptr(),
+        0 if lse is None else lse.data_ptr(),
+        query_start_loc.data_ptr(),
+        seq_lens.data_ptr(),
+        block_table.data_ptr(),
+        0,
+        0,
+        0,
+        causal.data_ptr() if isinstance(causal, Tensor) else 0,
+        0 if schedule is None else schedule.data_ptr(),
+    )
+    strides = (
+        *query.stride()[:2],
+        *(block, 0, row),
+        *(block, 0, row),
+        *out.stride()[:2],
+        0 if lse is None else lse.stride(0),
+        block_table.stride(0),
+        0,
+    )
+    sizes = (seq_lens.shape[0], query.shape[1], 1, query.shape[2], out.shape[2], block_size)
+    types = (native.TYPES[query.dtype], native.TYPES[kv_cache.dtype])
+    rules = (1 if isinstance(causal, Tensor) else causal, 0, 0, torch.get_num_threads())
+    native.load().attend(native.CALL.pack(*addresses, *strides, *sizes, *types, *rules, scale, 0.0, kv_scale, kv_scale))
+
+
+ABSORBED: dict[str, Absorbed] = {"native": absorbed_native, "torch": absorbed_torch}
