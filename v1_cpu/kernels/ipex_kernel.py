@@ -22,6 +22,10 @@ from v1_cpu.kernels.torch_kernel import _PagedAttention, quantize
 from v1_cpu.layouts import FP8_DTYPES, split_kv
 
 
+PARTITION = 128
+"""Keys that IPEX's decode takes at a time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What decides who computes a batch."""
@@ -30,6 +34,7 @@ class Asked:
     cache_dtype: torch.dtype
     head_size: int
     head_size_v: int
+    block_size: int
     decodes: bool  # some request has one query token
     prefills: bool  # some request has more
     keyless: bool  # some request has more queries than keys
@@ -62,16 +67,18 @@ def route(asked: Asked) -> str | None:
         reason = _route_float8(asked)
         if reason is not None:
             return reason
+    if asked.decodes and PARTITION % asked.block_size:
+        return "its decode writes past its buffers where blocks do not divide 128 tokens"
     return _route_prefill(asked) if asked.prefills else None
 
 
 def _route_float8(asked: Asked) -> str | None:
     if asked.cache_dtype is torch.float8_e4m3fn:
         return "it knows no float8 e4m3 cache"
-    if asked.prefills:
-        return "its prefill reads no float8 cache rightly"
-    if asked.dtype is not torch.bfloat16:
-        return "it reads float8 e5m2 for bfloat16 queries only"
+    if asked.dtype is torch.float16:
+        return "it reads no float8 cache for float16 queries"
+    if asked.decodes and asked.dtype is torch.float32:
+        return "its decode reads no float8 cache for float32 queries"
     if frexp(asked.v_scale)[0] != 0.5:  # scaling its rounded result by anything else would round it twice
         return "it does not apply v_scale"
     return None
@@ -80,8 +87,10 @@ def _route_float8(asked: Asked) -> str | None:
 def _route_prefill(asked: Asked) -> str | None:
     if asked.alibi:
         return "its prefill knows no ALiBi"
-    if asked.causal is not True:
-        return "its prefill is causal only"
+    if isinstance(asked.causal, Tensor):
+        return "its prefill is causal for all requests or for none"
+    if asked.sliding_window == 1:
+        return "its prefill takes a window of 1 for none"
     return None
 
 
@@ -150,6 +159,7 @@ class _IPEXPagedAttention(Kernel):
             kv_cache.dtype,
             query.shape[2],
             out.shape[2],
+            kv_cache.shape[2],
             bool(single.any()),
             bool(several.any()),
             bool((query_lens > seq_lens).any()),
@@ -186,7 +196,7 @@ class _IPEXPagedAttention(Kernel):
                 None,
             )
             return
-        rules = Rules(scale * k_scale, v_scale, sliding_window or -1, logits_soft_cap or -1.0, alibi_slopes)
+        rules = Rules(scale * k_scale, causal is True, sliding_window or -1, logits_soft_cap or -1.0, alibi_slopes)
         caches = split_kv(kv_cache.detach(), query.shape[2], IPEX_LAYOUT)
         for chosen, compute in ((single, self._single), (several, self._several)):
             rows = chosen.nonzero()[:, 0]
@@ -240,7 +250,7 @@ class _IPEXPagedAttention(Kernel):
         table: Tensor,
         rules: Rules,
     ) -> None:
-        """Requests of more than one query token, causal: `out`, `query` [T, H, D]."""
+        """Requests of more than one query token: `out`, `query` [T, H, D]."""
         left = rules.window if rules.window < 0 else rules.window - 1
         self._ops.flash_attn_varlen_func(
             out,
@@ -251,11 +261,11 @@ class _IPEXPagedAttention(Kernel):
             int(query_lens.max()),
             int(seq_lens.max()),
             rules.scale,
-            True,
+            rules.causal,
             table,
             None,
             left,
-            -1,
+            -1 if rules.causal else left,
             "auto",
             1.0,
             1.0,
@@ -297,10 +307,10 @@ class _IPEXPagedAttention(Kernel):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A batch's numbers in IPEX's terms: -1 is none."""
+    """A batch's rules in IPEX's terms: -1 is none."""
 
     scale: float
-    v_scale: float
+    causal: bool
     window: int
     soft_cap: float
     alibi_slopes: Tensor | None
