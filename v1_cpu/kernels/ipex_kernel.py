@@ -25,6 +25,9 @@ from v1_cpu.layouts import FP8_DTYPES, split_kv
 PARTITION = 128
 """Keys that IPEX's decode takes at a time."""
 
+SMALLEST, SMALLEST_FLOAT8 = 8, 16
+"""Head sizes from which its prefill is used: smaller ones were seen to give wrong numbers or to crash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -89,6 +92,8 @@ def _route_prefill(asked: Asked) -> str | None:
         return "its prefill knows no ALiBi"
     if isinstance(asked.causal, Tensor):
         return "its prefill is causal for all requests or for none"
+    if asked.head_size < (SMALLEST_FLOAT8 if asked.cache_dtype in FP8_DTYPES else SMALLEST):
+        return "its prefill is wrong for very small heads"
     if asked.sliding_window == 1:
         return "its prefill takes a window of 1 for none"
     return None
