@@ -1,8 +1,8 @@
 """Which kernel runs, and why: chosen once, when first asked for, never at import.
 
-`V1_CPU_KERNEL=torch|native|ipex` overrides the choice. Without it the native kernel serves when it can be loaded, else
-torch does,
-and says so once. IPEX serves only when asked for by name: it knows fewer features.
+`V1_CPU_KERNEL=torch|native|ipex` overrides the choice. Without it the native kernel serves when it can be loaded; else
+Intel Extension for PyTorch, where it is usable, and else torch, which says so once. Where the native kernel serves,
+IPEX is not imported: the reason tells whether it could be had.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from v1_cpu.kernels import Kernel, KernelConfig, KernelUnavailable
+from v1_cpu.kernels import Kernel, KernelConfig, KernelUnavailable, ipex_load
 
 ENV = "V1_CPU_KERNEL"
 KERNELS = {
@@ -131,10 +131,21 @@ def _default() -> tuple[Kernel, str]:
         return get_kernel(wanted), f"{ENV}={wanted}"
     reason = unavailable("native")
     if reason is None:
-        return get_kernel("native"), "the native kernel is built and runs on this CPU"
+        return get_kernel("native"), f"the native kernel is built and runs on this CPU; {_about_ipex()}"
+    if ipex_load.obstacle() is None and unavailable("ipex") is None:
+        return get_kernel("ipex"), f"no native kernel: {reason}; IPEX is usable and faster than torch"
+    missing = ipex_load.obstacle() or unavailable("ipex")
     warnings.warn(
         f"v1_cpu: no native kernel ({reason}); the torch kernel serves: same results, several times slower",
         RuntimeWarning,
         stacklevel=4,
     )
-    return get_kernel("torch"), f"no native kernel: {reason}"
+    return get_kernel("torch"), f"no native kernel: {reason}; no IPEX: {missing}"
+
+
+def _about_ipex() -> str:
+    """Why IPEX does not serve although it might, without importing it."""
+    obstacle = ipex_load.obstacle()
+    if obstacle is not None:
+        return f"IPEX is no choice: {obstacle}"
+    return f"IPEX is installed and mostly slower (docs/ipex.md); {ENV}=ipex takes it"
