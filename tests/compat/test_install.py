@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import sys
@@ -63,6 +64,17 @@ def test_the_order_of_imports_does_not_matter(vllm: Path, first: bool) -> None:
     assert envs.VLLM_USE_V1 is True
     v1_compat.uninstall()
     assert not hasattr(utils, "cdiv")
+    assert not hasattr(envs, "VLLM_USE_V1")
+    assert envs.VLLM_CPU_KVCACHE_SPACE is None
+
+
+@pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
+def test_a_hook_that_vllm_wrapped_is_dead_after_uninstalling(vllm: Path) -> None:
+    """vLLM caches the `__getattr__` of vllm.envs when it serves."""
+    v1_compat.install()
+    envs = importlib.import_module("vllm.envs")
+    envs.__getattr__ = functools.cache(envs.__getattr__)
+    v1_compat.uninstall()
     assert not hasattr(envs, "VLLM_USE_V1")
     assert envs.VLLM_CPU_KVCACHE_SPACE is None
 
