@@ -21,7 +21,6 @@ from v1_cpu.kernels.native_kernel import _NativePagedAttention
 from v1_cpu.kernels.torch_kernel import _PagedAttention, quantize
 from v1_cpu.layouts import FP8_DTYPES, split_kv
 
-
 PARTITION = 128
 """Keys that IPEX's decode takes at a time."""
 

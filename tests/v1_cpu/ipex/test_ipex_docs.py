@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from batches import BOUNDS, expected, make_batch, worst_error
-from cases import PLAIN, ROWS, Watch, run, table
+from ipex_cases import PLAIN, ROWS, Watch, run, table
 from reference import Rules
 
 from v1_cpu.kernels.ipex_kernel import route
