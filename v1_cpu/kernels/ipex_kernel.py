@@ -336,7 +336,7 @@ def in_rows(kv_cache: Tensor, block_table: Tensor, seq_lens: Tensor, head_size: 
     """The blocks in use, copied into a cache of the `row` layout, and the block table for it."""
     counts = -(-seq_lens.long() // kv_cache.shape[2])
     used = torch.arange(block_table.shape[1]) < counts[:, None]
-    blocks, places = block_table[used].long().unique(return_inverse=True)
+    blocks, places = block_table[used].long().unique(return_inverse=True)  # type: ignore[no-untyped-call]
     table = torch.zeros(block_table.shape, dtype=torch.int32)
     table[used] = places.int()
     plain = kv_cache.detach().view(torch.uint8) if kv_cache.dtype in FP8_DTYPES else kv_cache.detach()
