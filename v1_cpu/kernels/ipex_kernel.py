@@ -21,12 +21,13 @@ from v1_cpu.kernels.native_kernel import _NativePagedAttention
 from v1_cpu.kernels.torch_kernel import _PagedAttention, quantize
 from v1_cpu.layouts import FP8_DTYPES, split_kv
 
-
 PARTITION = 128
 """Keys that IPEX's decode takes at a time."""
 
-SMALLEST, SMALLEST_FLOAT8 = 8, 16
-"""Head sizes from which its prefill is used: smaller ones were seen to give wrong numbers or to crash."""
+SMALLEST = 8
+"""Head size from which its prefill is used; of 1, it was seen to give wrong numbers in half precision."""
+FLOAT8_STEP = 32
+"""Head sizes of which its prefill reads a float8 cache are multiples of this vector; of 1 and 8, it crashed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ def _route_float8(asked: Asked) -> str | None:
         return "it reads no float8 cache for float16 queries"
     if asked.decodes and asked.dtype is torch.float32:
         return "its decode reads no float8 cache for float32 queries"
+    if asked.prefills and asked.head_size % FLOAT8_STEP:
+        return "its prefill reads float8 keys 32 at a time"
     if frexp(asked.v_scale)[0] != 0.5:  # scaling its rounded result by anything else would round it twice
         return "it does not apply v_scale"
     return None
@@ -92,7 +95,7 @@ def _route_prefill(asked: Asked) -> str | None:
         return "its prefill knows no ALiBi"
     if isinstance(asked.causal, Tensor):
         return "its prefill is causal for all requests or for none"
-    if asked.head_size < (SMALLEST_FLOAT8 if asked.cache_dtype in FP8_DTYPES else SMALLEST):
+    if asked.head_size < SMALLEST:
         return "its prefill is wrong for very small heads"
     if asked.sliding_window == 1:
         return "its prefill takes a window of 1 for none"
@@ -333,7 +336,7 @@ def in_rows(kv_cache: Tensor, block_table: Tensor, seq_lens: Tensor, head_size: 
     """The blocks in use, copied into a cache of the `row` layout, and the block table for it."""
     counts = -(-seq_lens.long() // kv_cache.shape[2])
     used = torch.arange(block_table.shape[1]) < counts[:, None]
-    blocks, places = block_table[used].long().unique(return_inverse=True)
+    blocks, places = block_table[used].long().unique(return_inverse=True)  # type: ignore[no-untyped-call]
     table = torch.zeros(block_table.shape, dtype=torch.int32)
     table[used] = places.int()
     plain = kv_cache.detach().view(torch.uint8) if kv_cache.dtype in FP8_DTYPES else kv_cache.detach()

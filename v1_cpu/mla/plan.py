@@ -17,7 +17,7 @@ from v1_cpu import validate as check
 from v1_cpu.plan import Plan, make_plan
 
 EXPAND_COST = 1.6
-"""A multiply-add of the expansion against one of attention, its copies included (measured, bfloat16 and float32)."""
+"""A multiply-add of the expansion against one of attention, its copies included: an estimate, not yet measured."""
 TOKENS_AT_ONCE = 32768
 """Requests are expanded together up to so many keys; a longer one alone."""
 

@@ -1,5 +1,7 @@
 """The IPEX kernel for the tests: over IPEX itself where it is installed and usable, and over the stand-in everywhere."""
 
+# ruff: noqa: E402
+
 from __future__ import annotations
 
 import sys
@@ -10,7 +12,7 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from cases import Watch
+from ipex_cases import Watch
 
 from v1_cpu import select
 from v1_cpu.kernels import ipex_kernel

@@ -68,7 +68,9 @@ class PagedAttention:
         starts = torch.arange(len(context_lens) + 1)
         window = None if window_size < 0 else window_size
         rules = Rules(scale, True, window, None, alibi_slopes, None if softcap < 0 else softcap)
-        _attend_all(output, query, (key_cache, value_cache), starts, context_lens, block_tables, rules, k_scale, v_scale)
+        _attend_all(
+            output, query, (key_cache, value_cache), starts, context_lens, block_tables, rules, k_scale, v_scale
+        )
 
     @classmethod
     def flash_attn_varlen_func(

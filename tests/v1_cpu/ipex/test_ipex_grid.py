@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from batches import BOUNDS, Batch, expected, lse_error, make_batch, worst_error
-from cases import Watch, asked_of, run
+from ipex_cases import Watch, asked_of, run
 from reference import Rules
 from test_grid import DTYPES, FEATURES, FP8_GRID, GRID, HEAD_SIZES, MIXES, SHAPES, rules_for
 

@@ -35,9 +35,10 @@ PLAIN = Asked(
 )
 E5M2, E4M3 = torch.float8_e5m2, torch.float8_e4m3fn
 ROWS: dict[str, dict[str, Any]] = {
-    "causal, any head size, GQA or MQA": {},
-    "float32, float16": {"dtype": torch.float32, "cache_dtype": torch.float32},
-    "prefix cache, chunked prefill": {},
+    "causal; bfloat16; head sizes from 8; MHA, GQA, MQA": {},
+    "the same in float32": {"dtype": torch.float32, "cache_dtype": torch.float32},
+    "the same in float16": {"dtype": torch.float16, "cache_dtype": torch.float16},
+    "head sizes below 8": {"head_size": 7, "head_size_v": 7},
     "not causal": {"causal": False},
     "causal for some requests": {"causal": torch.tensor([True, False])},
     "window of 2 or more": {"sliding_window": 20},
@@ -57,6 +58,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "float8 e5m2, bfloat16 queries, any other v_scale": {"cache_dtype": E5M2, "v_scale": 0.3},
     "float8 e5m2, float32 queries": {"cache_dtype": E5M2, "dtype": torch.float32},
     "float8 e5m2, float16 queries": {"cache_dtype": E5M2, "dtype": torch.float16},
+    "float8 e5m2, head sizes that are no multiple of 32": {"cache_dtype": E5M2, "head_size": 80, "head_size_v": 80},
     "float8 e4m3": {"cache_dtype": E4M3},
 }
 
