@@ -80,19 +80,30 @@ def _catches_import_error(trial: ast.Try) -> bool:
 def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bool]) -> bool:
     """The name's `try` has another arm that imports something of vLLM which the target has.
 
-    Either the same local name is imported there, or a handler of the `try` does the work with other names.
+    Either the same local name is imported there, or a handler of the `try` does the work with other names. A fallback
+    may try further names: its own `try` stands in the handler of another one.
     """
-    trial = import_trial(imported.path)
-    if trial is None:
-        return False
-    top, arm = trial
-    others: list[ast.stmt] = []
-    if arm == "handler":
-        others = list(top.body)
-    else:
-        for handler in top.handlers:
-            others += handler.body
-    return any(name != imported.dotted and exists(name) for name in _imports_in(others, package))
+    path, innermost = imported.path, True
+    while (trial := import_trial(path)) is not None:
+        top, arm = trial
+        others: list[ast.stmt] = []
+        if arm == "handler":
+            others = list(top.body)
+        elif innermost:
+            others = [statement for handler in top.handlers for statement in handler.body]
+        if any(name != imported.dotted and exists(name) for name in _imports_in(others, package)):
+            return True
+        path, innermost = _around(path, top), False
+    return False
+
+
+def _around(path: Path | None, node: ast.AST) -> Path | None:
+    """The path of `node`, which is one of the parents on `path`."""
+    while path is not None:
+        parent, _, path = path
+        if parent is node:
+            break
+    return path
 
 
 def _imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:

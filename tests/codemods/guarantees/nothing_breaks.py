@@ -22,8 +22,9 @@ from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
+WIDEST = 40  # lines that one edit may claim to have written
 FOLDING = ("V1M2", "V1M3")  # rules that take branches, marks and parameters away
-GUARANTEES = ("files", "compiles", "bound", "no-self-import", "only-findings", "faithful-bytes")
+GUARANTEES = ("files", "compiles", "bound", "no-self-import", "same-thing", "only-findings", "faithful-bytes")
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ def compare(before: Path, after: Path, report: dict[str, Any]) -> Damage:
         _one_file(damage, name, one, two, findings)
         if name.endswith(".py") and lowest_grammar(one) is not None:
             _python(damage, name, one, two, readers, _folded(findings.get(name, ())))
+            _same_things(damage, name, one, two, [f for f in findings.get(name, ()) if f["fixed"]])
     return damage
 
 
@@ -93,7 +95,7 @@ def _files(tree: Path) -> Iterator[str]:
 def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
     fixed = [f for f in findings.get(name, ()) if f["fixed"]]
     left, right = lines(one), lines(two)
-    places = [place for f in fixed for place in f["edited"]]
+    places = [(low, high) for f in fixed for low, high in f["edited"] if high - low < WIDEST]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
@@ -102,6 +104,11 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
         slack = _repeated(left, i1, i2, right, j1, j2)
         if not any(low <= last + slack and high >= first - slack for low, high in places):
             damage.offences["only-findings"].append(f"{name}:{first}: changed, and no fixed finding says so")
+        kept = {line.strip() for line in left[i1:i2]}
+        for number in range(j1 + 1, j2 + 1):
+            said = any(low - slack <= number <= high + slack for low, high in places)
+            if not said and right[number - 1].strip() not in kept:
+                damage.offences["only-findings"].append(f"{name}:{number}: beside an edit, and not part of it")
         allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
         wrong = {_end(line) for line in right[j1:j2]} - allowed
         if wrong:
@@ -156,6 +163,34 @@ def _python(damage: Damage, name: str, one: bytes, two: bytes, readers: _Readers
             damage.offences["bound"].append(f"{name}:{gone.line}: {gone.name} in {gone.where}: {gone.why}; {reader}")
         else:
             damage.excused["unread import" if gone.imported else _reason(gone)] += 1
+
+
+def _same_things(damage: Damage, name: str, one: bytes, two: bytes, fixed: list[dict[str, Any]]) -> None:
+    """An import that leads elsewhere leads to the namesake there, or to what a finding names."""
+    if lowest_grammar(two) is None:
+        return
+    old, new = _origins(one), _origins(two)
+    said = {word for f in fixed for word in re.findall(r"\w+", f["message"])}
+    for local in sorted(old.keys() & new.keys()):
+        known = {dotted.rpartition(".")[2] for dotted in old[local]}
+        for dotted in sorted(new[local] - old[local]):
+            last = dotted.rpartition(".")[2]
+            if last not in known and last not in said:
+                damage.offences["same-thing"].append(f"{name}: {local} was {sorted(old[local])[0]}, and is {dotted}")
+
+
+def _origins(source: bytes) -> dict[str, set[str]]:
+    """Local name -> what the file imports under it."""
+    found: dict[str, set[str]] = {}
+    for node in ast.walk(parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                found.setdefault(alias.asname or alias.name, set()).add(f"{node.module}.{alias.name}")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.asname:
+                    found.setdefault(alias.asname, set()).add(alias.name)
+    return found
 
 
 def _read_in(source: bytes, path: str, scope: str, name: str) -> bool:

@@ -35,7 +35,7 @@ for path in tree.rglob("*.py"):
     where = path.relative_to(tree).as_posix()
     for number, (one, two) in enumerate(zip(source.splitlines(), new.splitlines()), 1):
         if how in ("speak", "never settle") or (how == "rewrite" and one != two):
-            findings.append({"path": where, "line": number, "end_line": number, "fixed": one != two,
+            findings.append({"path": where, "line": number, "end_line": number, "message": "", "fixed": one != two,
                              "edited": [[number, number]] if one != two else []})
 print(json.dumps({"findings": findings, "summary": {}}))
 """

@@ -21,7 +21,8 @@ def judged(tmp_path: Path, before: bytes, after: bytes, *fixed: int, others: dic
             (tree / file).write_text(text)
     report: dict[str, Any] = {
         "findings": [
-            {"path": "m.py", "line": line, "end_line": line, "fixed": True, "edited": [[line, line]]} for line in fixed
+            {"path": "m.py", "line": line, "end_line": line, "fixed": True, "edited": [[line, line]], "message": ""}
+            for line in fixed
         ]
     }
     return compare(tmp_path / "before", tmp_path / "after", report)
@@ -35,6 +36,10 @@ def broken(damage: Damage) -> list[str]:
     ("before", "after", "fixed", "expected"),
     [
         pytest.param(GOOD, GOOD.replace(b"from a ", b"from b "), [2], [], id="an honest rewrite"),
+        pytest.param(b"from a import X\nX\n", b"from b import Y as X\nX\n", [1], ["same-thing"],
+                     id="a name that leads to something else"),
+        pytest.param(b"from a import X\ny = 1\nX\n", b"from b import X\ny = 2\nX\n", [1], ["only-findings"],
+                     id="a line beside an edit"),
         pytest.param(GOOD, GOOD, [2], ["only-findings"], id="says fixed, and did nothing"),
         pytest.param(GOOD, GOOD.replace(b"from a ", b"from b "), [], ["only-findings"], id="changed in silence"),
         pytest.param(GOOD, GOOD.replace(b"from a ", b"from b "), [4], ["only-findings"], id="the finding is elsewhere"),
@@ -91,7 +96,9 @@ def test_a_file_that_comes_to_import_from_itself_is_broken(tmp_path: Path) -> No
         file = tmp_path / name / "vllm" / "v1" / "worker" / "base.py"
         file.parent.mkdir(parents=True)
         file.write_text(f"from {module} import Base as BaseV0\nclass Base(BaseV0): ...\n")
-    findings = [{"path": "vllm/v1/worker/base.py", "line": 1, "end_line": 1, "fixed": True, "edited": [[1, 1]]}]
+    findings = [
+        {"path": "vllm/v1/worker/base.py", "line": 1, "end_line": 1, "fixed": True, "edited": [[1, 1]], "message": ""}
+    ]
     damage = compare(tmp_path / "before", tmp_path / "after", {"findings": findings})
     assert broken(damage) == ["no-self-import"]
 

@@ -249,6 +249,19 @@ LEFT_ALONE = [
     ),
     pytest.param(
         """
+        try:
+            from vllm.v1.worker.worker_base import WorkerWrapperBase
+        except ImportError:
+            try:
+                from vllm.worker.worker_base import WorkerWrapperBase
+            except ImportError as error:
+                raise SystemExit("which vLLM is this?") from error
+        """,
+        {"V1M010"},
+        id="a fallback that is a trial of its own",
+    ),
+    pytest.param(
+        """
         if vllm_version_is("0.9.1"):
             from vllm.worker.worker_base import WorkerWrapperBase
         else:
