@@ -22,7 +22,7 @@ from guarantees.references import parse
 
 LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 GRAMMARS = [(3, minor) for minor in range(7, 12)]
-WIDEST = 40  # lines that one edit may claim to have written
+WIDEST = 40  # lines that one edit outside of imports may claim to have written
 FOLDING = ("V1M2", "V1M3")  # rules that take branches, marks and parameters away
 GUARANTEES = ("files", "compiles", "bound", "no-self-import", "same-thing", "only-findings", "faithful-bytes")
 
@@ -95,7 +95,9 @@ def _files(tree: Path) -> Iterator[str]:
 def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
     fixed = [f for f in findings.get(name, ()) if f["fixed"]]
     left, right = lines(one), lines(two)
-    places = [(low, high) for f in fixed for low, high in f["edited"] if high - low < WIDEST]
+    imports = _import_spans(two) if name.endswith(".py") else []
+    claimed = [(low, high) for f in fixed for low, high in f["edited"]]
+    places = [(a, b) for a, b in claimed if b - a < WIDEST or any(low <= a and b <= high for low, high in imports)]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
@@ -107,7 +109,8 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
         kept = {line.strip() for line in left[i1:i2]}
         for number in range(j1 + 1, j2 + 1):
             said = any(low - slack <= number <= high + slack for low, high in places)
-            if not said and right[number - 1].strip() not in kept:
+            line = right[number - 1].strip()
+            if line and not said and line not in kept:
                 damage.offences["only-findings"].append(f"{name}:{number}: beside an edit, and not part of it")
         allowed = {_end(line) for line in left[i1:i2] or left} | ({b""} if one[-1:] not in b"\r\n" else set())
         wrong = {_end(line) for line in right[j1:j2]} - allowed
@@ -115,6 +118,16 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
             damage.offences["faithful-bytes"].append(f"{name}:{first}: line ends {sorted(wrong)}")
     if _encoding(one) != _encoding(two):
         damage.offences["faithful-bytes"].append(f"{name}: {_encoding(one)} became {_encoding(two)}")
+
+
+def _import_spans(source: bytes) -> list[tuple[int, int]]:
+    """First and last lines of the imports, which may list many names."""
+    try:
+        tree = parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
 
 
 def _repeated(left: list[bytes], i1: int, i2: int, right: list[bytes], j1: int, j2: int) -> int:
