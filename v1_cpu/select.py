@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from v1_cpu.kernels import Kernel, KernelConfig, KernelUnavailable, ipex_load
+from v1_cpu.kernels import Kernel, KernelConfig, KernelUnavailable
 
 ENV = "V1_CPU_KERNEL"
 KERNELS = {
@@ -132,9 +132,9 @@ def _default() -> tuple[Kernel, str]:
     reason = unavailable("native")
     if reason is None:
         return get_kernel("native"), f"the native kernel is built and runs on this CPU; {_about_ipex()}"
-    if ipex_load.obstacle() is None and unavailable("ipex") is None:
+    missing = _ipex_obstacle() or unavailable("ipex")
+    if missing is None:
         return get_kernel("ipex"), f"no native kernel: {reason}; IPEX is usable and faster than torch"
-    missing = ipex_load.obstacle() or unavailable("ipex")
     warnings.warn(
         f"v1_cpu: no native kernel ({reason}); the torch kernel serves: same results, several times slower",
         RuntimeWarning,
@@ -145,7 +145,13 @@ def _default() -> tuple[Kernel, str]:
 
 def _about_ipex() -> str:
     """Why IPEX does not serve although it might, without importing it."""
-    obstacle = ipex_load.obstacle()
+    obstacle = _ipex_obstacle()
     if obstacle is not None:
         return f"IPEX is no choice: {obstacle}"
     return f"IPEX is installed and mostly slower (docs/ipex.md); {ENV}=ipex takes it"
+
+
+def _ipex_obstacle() -> str | None:
+    from v1_cpu.kernels.ipex_load import obstacle  # when first asked: resolving a name of v1_cpu loads no kernel
+
+    return obstacle()
