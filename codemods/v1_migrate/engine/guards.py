@@ -83,7 +83,8 @@ def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bo
     Either the same local name is imported there, or a handler of the `try` does the work with other names. A fallback
     may try further names: its own `try` stands in the handler of another one.
     """
-    path, innermost = imported.path, True
+    path: Path | None = imported.path
+    innermost = True
     while (trial := import_trial(path)) is not None:
         top, arm = trial
         others: list[ast.stmt] = []
@@ -100,7 +101,7 @@ def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bo
 def _around(path: Path | None, node: ast.AST) -> Path | None:
     """The path of `node`, which is one of the parents on `path`."""
     while path is not None:
-        parent, _, path = path
+        parent, path = path[0], path[2]
         if parent is node:
             break
     return path
