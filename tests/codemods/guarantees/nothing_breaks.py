@@ -95,9 +95,9 @@ def _files(tree: Path) -> Iterator[str]:
 def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findings) -> None:
     fixed = [f for f in findings.get(name, ()) if f["fixed"]]
     left, right = lines(one), lines(two)
-    imports = _import_spans(two) if name.endswith(".py") else []
+    imports = _import_lines(two) if name.endswith(".py") else set()
     claimed = [(low, high) for f in fixed for low, high in f["edited"]]
-    places = [(a, b) for a, b in claimed if b - a < WIDEST or any(low <= a and b <= high for low, high in imports)]
+    places = [(low, high) for low, high in claimed if high - low < WIDEST or imports >= set(range(low, high + 1))]
     for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
@@ -120,14 +120,14 @@ def _one_file(damage: Damage, name: str, one: bytes, two: bytes, findings: Findi
         damage.offences["faithful-bytes"].append(f"{name}: {_encoding(one)} became {_encoding(two)}")
 
 
-def _import_spans(source: bytes) -> list[tuple[int, int]]:
-    """First and last lines of the imports, which may list many names."""
+def _import_lines(source: bytes) -> set[int]:
+    """The lines of all imports: a list of many names is rewritten as a whole."""
     try:
         tree = parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return []
+        return set()
     found = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return [(node.lineno, node.end_lineno or node.lineno) for node in found]
+    return {line for node in found for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
 
 def _repeated(left: list[bytes], i1: int, i2: int, right: list[bytes], j1: int, j2: int) -> int:
