@@ -8,11 +8,13 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import v1_compat
 from v1_compat.finder import Finder
+from v1_compat.modules import hook
 
 
 def finders() -> int:
@@ -36,6 +38,16 @@ def test_installing_twice_is_once(vllm: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
+def test_a_module_is_hooked_once() -> None:
+    module: Any = ModuleType("vllm.lake")
+    server: Any = SimpleNamespace(take=lambda module, name: f"{module}.{name}")
+    undo = hook(module, server)
+    assert undo is not None and module.depth == "vllm.lake.depth"
+    assert hook(module, server) is None
+    undo()
+    assert "__getattr__" not in module.__dict__
+
+
 def test_uninstalling_restores_modules_attributes_and_the_environment(vllm: Path) -> None:
     import vllm as real
 

@@ -9,7 +9,9 @@ import pytest
 from v1_migrate.discover import Kind
 from v1_migrate.engine.analyse import Analyser
 from v1_migrate.engine.context import Settings
+from v1_migrate.engine.places import fixed, inverse, moved
 from v1_migrate.engine.tree import Tree
+from v1_migrate.findings import Edit, Finding, Severity
 from v1_migrate.source import Source
 
 CASES = [
@@ -38,6 +40,17 @@ CASES = [
     ),
     pytest.param("from vllm.core.scheduler import Scheduler\n", {"V1M003": []}, id="nothing is edited"),
 ]
+
+
+def test_an_insertion_stands_where_it_was_written() -> None:
+    before = Source("a.py", b"", "f(a)\n")
+    edits = [Edit(3, 3, "", ",\n  b")]
+    finding = fixed(Finding("a.py", 1, 1, 1, 5, "V1M101", "m", Severity.ERROR, edits=tuple(edits)), before)
+    assert finding.fixed and finding.edited == ((1, 4, 1, 4),)
+    (after,) = moved([finding], edits, before, "f(a,\n  b)\n")
+    assert after.edited == ((1, 4, 2, 4),)
+    (back,) = moved([after], inverse(edits), Source("a.py", b"", "f(a,\n  b)\n"), before.text)
+    assert back.edited == finding.edited
 
 
 @pytest.mark.parametrize(("before", "expected"), CASES)
