@@ -308,16 +308,6 @@ def test_keys_that_do_not_pack_are_refused_with_the_rule() -> None:
         PACKED.split_kv_cache(torch.zeros(2, 4, 16 * 2 * 36, dtype=torch.bfloat16), 2, 36)
 
 
-def test_latent_attention_says_where_it_goes() -> None:
-    x = torch.zeros(1)
-    for call in (
-        lambda: ops.mla_decode_kvcache_cpu(x, x, x, 1.0, x, x),
-        lambda: ops.concat_and_cache_mla(x, x, x, x, "auto", x),
-    ):
-        with pytest.raises(NotImplementedError, match=r"v1_cpu\.mla"):
-            call()
-
-
 def test_the_answer_is_that_of_v1_over_the_converted_cache() -> None:
     layer = Layer()
     batch = Batch.of(layer, (18, 1), (5, 1))
