@@ -25,6 +25,12 @@ class LakePagedAttention:
     """Keys and values ``[NB, KH, BS, D]``."""
 
     @staticmethod
+    def get_kv_cache_shape(
+        num_blocks: int, block_size: int, num_kv_heads: int, head_size: int, *args: Any
+    ) -> tuple[int, ...]:
+        return 2, num_blocks, block_size * num_kv_heads * head_size
+
+    @staticmethod
     def split_kv_cache(kv_cache: Tensor, num_kv_heads: int, head_size: int, *args: Any) -> tuple[Tensor, Tensor]:
         shape = (kv_cache.shape[1], num_kv_heads, -1, head_size)
         return kv_cache[0].view(shape), kv_cache[1].view(shape)
@@ -158,12 +164,25 @@ def select() -> None:
 
 
 def copy() -> list[float]:
-    from v1_compat.legacy import torch_ops
+    """By the operator's name, which this vLLM's library has not."""
+    import vllm._custom_ops  # noqa: F401  vLLM's engine imports it
 
-    torch_ops.register()
     cache = torch.arange(4.0)[None, :, None].expand(2, 4, 32).contiguous()
     LakePagedAttention.copy_blocks([cache], torch.tensor([[0, 3]]))
     return cache[:, 3, 0].tolist()
+
+
+def operations() -> int:
+    """By vLLM's own functions, which call operators that its library has not."""
+    import vllm._custom_ops as ops
+
+    one, slots = torch.ones(()), torch.tensor([0, 5, 17])
+    keys, values = torch.zeros(2, 2, 8, 16, 4), torch.zeros(2, 2, 32, 16)
+    states = torch.ones(3, 2, 32)
+    ops.reshape_and_cache(states, states, keys, values, slots, "auto", one, one)
+    latents = torch.zeros(2, 16, 40)
+    ops.concat_and_cache_mla(torch.ones(3, 32), torch.ones(3, 8), latents, slots, "auto", one)
+    return int(values.sum() + latents.sum())
 
 
 def main() -> None:
@@ -174,6 +193,7 @@ def main() -> None:
         "config": lambda: LakePlatform.check_and_update_config(SimpleNamespace(compilation_config=SimpleNamespace())),
         "select": select,
         "copy": copy,
+        "operations": operations,
     }
     found = {}
     for name, step in steps.items():

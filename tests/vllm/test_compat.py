@@ -100,6 +100,7 @@ def steps(child_env: dict[str, str]) -> dict[str, Any]:
         pytest.param("attend", ["write", "write", "decode"], id="its class computes V0's backend"),
         pytest.param("cache_bytes", 2 << 30, id="a constant that moved"),
         pytest.param("copy", [0.0, 0.0], id="an operation called by torch.ops"),
+        pytest.param("operations", 3 * 2 * 32 + 3 * 40, id="operations that vLLM's CPU library lost"),
     ],
 )
 def test_what_works_of_a_plugin(steps: dict[str, Any], step: str, expected: Any) -> None:
