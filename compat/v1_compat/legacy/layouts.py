@@ -21,7 +21,7 @@ from v1_cpu.layouts import FP8_DTYPES, KV_CACHE_DTYPES
 
 PACKED = "[NB, KH, D // x, BS, x] and [NB, KH, D, BS]"
 PLAIN = "[NB, KH, BS, D] and [NB, KH, BS, D]"
-_COPIED_AT_ONCE = 1 << 25  # bytes of keys, and of values: bounds the memory beside the result
+_COPIED_AT_ONCE = 1 << 19  # bytes of keys, and of values: what is read once more stays in a core's cache
 
 
 @dataclass(frozen=True, slots=True)

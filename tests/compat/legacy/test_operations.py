@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from v1_compat.legacy import attend, ipex_attn, layouts, paged_attn, torch_sdpa
 from v1_compat.legacy import custom_ops as ops
-from v1_compat.legacy import ipex_attn, layouts, paged_attn
+from v1_compat.legacy.layouts import SplitCache
 from v1_compat.suite.batches import Batch
+from v1_compat.suite.driver import V0Driver, run
 from v1_compat.suite.reference import Layer, assert_close, attention
 
 import v1_cpu
@@ -324,3 +326,24 @@ def test_the_answer_is_that_of_v1_over_the_converted_cache() -> None:
         scale=layer.scale,
     )
     torch.testing.assert_close(decode(layer, batch, caches), wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("held", [1, 5, 1 << 30], ids=["a request at a time", "some", "all at once"])
+def test_the_answer_does_not_depend_on_how_much_is_copied_at_once(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (16, 9), (0, 4), (50, 1), (18, 1), (70, 1))
+    sizes: list[int] = []
+    gather = SplitCache.gather
+
+    def counted(self: SplitCache, lens: Tensor, tables: Tensor, **more: Any) -> Any:
+        sizes.append(lens.numel())
+        return gather(self, lens, tables, **more)
+
+    block = 2 * 16 * layer.num_kv_heads * layer.head_size * 4  # bytes
+    monkeypatch.setattr(attend, "_COPIED_AT_ONCE", held * block)
+    monkeypatch.setattr(SplitCache, "gather", counted)
+    out = run(V0Driver(torch_sdpa.TorchSDPABackend), layer, batch, chunked=True)
+    monkeypatch.undo()
+    assert_close(out, batch.expected(layer), layer.dtype)
+    decodes = {1: [1, 1, 1], 5: [1, 1, 1], 1 << 30: [3]}[held]
+    assert sizes[-len(decodes) :] == decodes and len(sizes) > len(decodes)
