@@ -118,3 +118,27 @@ class TestPytestPlugin:
     ) -> None:
         found, out = self.run(child, tmp_path, small_vllm, *arguments, **env)
         assert found == code and says in out
+
+
+def test_a_run_of_pytest_in_a_program_leaves_the_shim_uninstalled(child: Any, vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it():\n    from vllm.utils import cdiv\n")
+    code = (
+        "import pytest, v1_compat\n"
+        "assert pytest.main(['-q', '-p', 'v1_compat.pytest_plugin', 'test_it.py']) == 0\n"
+        "print('afterwards:', v1_compat.mode())\n"
+    )
+    output = child(["-c", code], vllm.parent, cwd=tmp_path).stdout
+    assert "vllm.utils.cdiv" in output and "afterwards: off" in output
+
+
+def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(child: Any, vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["v1_compat.pytest_plugin"]\n')
+    (tmp_path / "test_it.py").write_text(
+        "def test_it():\n"
+        "    from vllm.utils import run_once\n"
+        "    for _ in range(3):\n"
+        "        from vllm.utils import cdiv\n"
+    )
+    output = child(["-m", "pytest", "-q", "test_it.py"], vllm.parent, cwd=tmp_path).stdout
+    listed = [line.split() for line in output.splitlines() if " V1M001 " in line and line.split()[0].isdigit()]
+    assert [(int(count), name) for count, _, name in listed] == [(3, "vllm.utils.cdiv"), (1, "vllm.utils.run_once")]
