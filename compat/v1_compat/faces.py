@@ -142,7 +142,8 @@ class _EnumMeta(type):
         return len(cls.__v1_compat__[1])
 
     def __contains__(cls, member: object) -> bool:
-        return any(member is each for each in cls.__v1_compat__[1])
+        members: list[Any] = list(cls)
+        return member in members
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.__v1_compat__[1])

@@ -131,8 +131,14 @@ def test_a_run_of_pytest_in_a_program_leaves_the_shim_uninstalled(child: Any, vl
     assert "vllm.utils.cdiv" in output and "afterwards: off" in output
 
 
-def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(child: Any, vllm: Path, tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ["v1_compat.pytest_plugin"]\n')
+@pytest.mark.parametrize("shown", [20, 1])
+def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(
+    child: Any, vllm: Path, tmp_path: Path, shown: int
+) -> None:
+    conftest = (
+        f'pytest_plugins = ["v1_compat.pytest_plugin"]\nimport v1_compat.pytest_plugin as p\np._SHOWN = {shown}\n'
+    )
+    (tmp_path / "conftest.py").write_text(conftest)
     (tmp_path / "test_it.py").write_text(
         "def test_it():\n"
         "    from vllm.utils import run_once\n"
@@ -141,4 +147,6 @@ def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(child: Any,
     )
     output = child(["-m", "pytest", "-q", "test_it.py"], vllm.parent, cwd=tmp_path).stdout
     listed = [line.split() for line in output.splitlines() if " V1M001 " in line and line.split()[0].isdigit()]
-    assert [(int(count), name) for count, _, name in listed] == [(3, "vllm.utils.cdiv"), (1, "vllm.utils.run_once")]
+    wanted = [(3, "vllm.utils.cdiv"), (1, "vllm.utils.run_once")][:shown]
+    assert [(int(count), name) for count, _, name in listed] == wanted
+    assert ("and 1 more" in output) is (shown == 1)
