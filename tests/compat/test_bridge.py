@@ -93,3 +93,12 @@ def test_beside_the_shim_it_is_one_object(vllm: Path) -> None:
     v1_compat.install("report")
     other = importlib.import_module("vllm.worker.cpu_worker").CPUWorker
     assert bridged("worker.cpu_worker").CPUWorker is other
+
+
+def test_a_class_of_the_bridge_is_subclassed_in_silence(recwarn: pytest.WarningsRecorder) -> None:
+    from v1_compat.bridge.worker.cpu_worker import CPUWorker
+
+    class Mine(CPUWorker): ...
+
+    assert issubclass(Mine, CPUWorker)
+    assert not [str(w.message) for w in recwarn if "CPUWorker" in str(w.message)]

@@ -150,3 +150,10 @@ def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(
     wanted = [(3, "vllm.utils.cdiv"), (1, "vllm.utils.run_once")][:shown]
     assert [(int(count), name) for count, _, name in listed] == wanted
     assert ("and 1 more" in output) is (shown == 1)
+
+
+def test_a_mode_that_does_not_exist_is_one_line_and_not_a_traceback(child: Any, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    done = child(["-m", "v1_compat", "script.py"], cwd=tmp_path, check=False, V1_COMPAT="loud")
+    assert done.returncode == 2 and not done.stdout
+    assert "'loud' is no mode" in done.stderr and "Traceback" not in done.stderr
