@@ -23,15 +23,40 @@ struct LatentShape {  // sizes in floats
   }
 };
 
+// The next tile's lines, fetched a few at a time while the tile at hand is worked on: asked for at once they would be waited for.
+struct Ahead {
+  const char* const* rows = nullptr;  // of lines not yet fetched
+  const char* at = nullptr;
+  int64_t left = 0, in_row = 0, row_lines = 0;
+  void start(const char* const* first, int64_t n, int64_t row_bytes) {
+    row_lines = in_row = (row_bytes + 63) / 64;
+    left = larger(n, 0) * row_lines;
+    rows = first;
+    if (left) at = *rows;
+  }
+  void fetch(int64_t lines) {
+    for (lines = smaller(lines, left), left -= lines; lines > 0; lines--, at += 64) {
+      if (!in_row) {
+        at = *++rows;
+        in_row = row_lines;
+      }
+      in_row--;
+      __builtin_prefetch(at, 0, 2);
+    }
+  }
+};
+
 // scores[j][0 .. VECTORS) = sum over e of keys[j][e] * q[e][0 .. VECTORS) for KEYS keys; lines of q and scores are `stride` apart.
 template <int KEYS, int VECTORS>
-static inline void latent_scores(const float* const* keys, const float* q, int64_t stride, int64_t d, float* scores) {
+static inline void latent_scores(const float* const* keys, const float* q, int64_t stride, int64_t d, float* scores, Ahead& ahead,
+                                 int64_t quota) {
   constexpr int STEP = VECTORS == 1 ? 4 : VECTORS == 2 ? 2 : 1;  // elements per pointer that has to be loaded
   V sums[KEYS][VECTORS];
   for (int j = 0; j < KEYS; j++)
     for (int i = 0; i < VECTORS; i++) sums[j][i] = vzero();
   int64_t e = 0;
   for (; e + STEP <= d; e += STEP) {
+    if (e % 4 == 0) ahead.fetch(quota);
     V line[STEP][VECTORS];
     for (int u = 0; u < STEP; u++)
       for (int i = 0; i < VECTORS; i++) line[u][i] = vload(q + (e + u) * stride + i * W);
@@ -53,13 +78,14 @@ static inline void latent_scores(const float* const* keys, const float* q, int64
 // o[r][0 .. VECTORS) = alpha[r] * o[r] + sum over n keys of weights[j][r] * keys[j][column ...] for ROWS rows.
 template <int ROWS, int VECTORS>
 static inline void latent_values(const float* const* keys, int64_t n, int64_t column, const float* weights, int64_t stride,
-                                 const float* alpha, float* o, int64_t o_stride) {
+                                 const float* alpha, float* o, int64_t o_stride, Ahead& ahead) {
   V sums[ROWS][VECTORS];
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < VECTORS; i++) sums[r][i] = vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W));
   for (int64_t j = 0; j < n; j++) {
     V v[VECTORS];
     for (int i = 0; i < VECTORS; i++) v[i] = vload(keys[j] + column + i * W);
+    ahead.fetch(1);
     for (int r = 0; r < ROWS; r++) {
       const V weight = vset(weights[j * stride + r]);
       for (int i = 0; i < VECTORS; i++) sums[r][i] = vfma(weight, v[i], sums[r][i]);
@@ -84,6 +110,8 @@ struct LatentTiles {
   const T **rows_of, **next_rows;
   const float** keys;
   Keys* row_keys;
+  Ahead ahead;
+  int64_t quota = 0;  // lines to fetch per four elements of a block of scores
 
   LatentTiles(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, 0), group(call.num_heads),
@@ -124,10 +152,12 @@ struct LatentTiles {
   // Keys [key, key + n), and row pointers ahead to `next_end`.
   void load_keys(int64_t key, int64_t n, int64_t end) {
     exchange(rows_of, next_rows);
-    const int64_t next = key + LATENT_KEYS, ahead = smaller(LATENT_KEYS, end - next);
-    if (ahead > 0) cache.rows(next, ahead, next_rows, next_rows);
+    const int64_t next = key + LATENT_KEYS, following = smaller(LATENT_KEYS, end - next);
+    if (following > 0) cache.rows(next, following, next_rows, next_rows);
+    ahead.start((const char* const*)next_rows, following, c.head_size * int64_t(sizeof(T)));
+    const int64_t steps = lanes / W * (LATENT_KEYS / LATENT_SUMS) * ((d + 3) / 4);  // or more
+    quota = (ahead.left + 2 * steps - 1) / (2 * steps);  // half of the lines, the other half comes while values are added
     for (int64_t j = 0; j < LATENT_KEYS; j++) {
-      if (j < ahead) prefetch_row(next_rows[j], c.head_size * int64_t(sizeof(T)));
       const T* row = rows_of[smaller(j, n - 1)];  // keys past the end are masked
       if (copied) {
         float* to = converted + j * shape.key_stride;
@@ -141,7 +171,7 @@ struct LatentTiles {
 
   template <int VECTORS> void score(int64_t row, int64_t n) {
     constexpr int KEYS = LATENT_SUMS / VECTORS;
-    for (int64_t j = 0; j < n; j += KEYS) latent_scores<KEYS, VECTORS>(keys + j, q + row, lanes, d, scores + j * lanes + row);
+    for (int64_t j = 0; j < n; j += KEYS) latent_scores<KEYS, VECTORS>(keys + j, q + row, lanes, d, scores + j * lanes + row, ahead, quota);
   }
 
   // One step of the online softmax for the W rows from `row` on: scores to weights, and `alpha`.
@@ -171,7 +201,7 @@ struct LatentTiles {
     int64_t row = 0;
     const auto add = [&](auto count) {
       for (; row + count.value <= rows; row += count.value)
-        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride);
+        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride, ahead);
     };
     add(LatentCount<GEMM_ROWS>());
     add(LatentCount<4>());
@@ -215,3 +245,27 @@ struct LatentTiles {
     }
   }
 };
+
+#ifdef __AMX_BF16__
+#include "amx_mla.h"
+#endif
+
+static inline int64_t latent_scratch(const Call& c) {
+#ifdef __AMX_BF16__
+  return larger(LatentShape(c).scratch(), TileLatentShape(c).scratch());
+#else
+  return LatentShape(c).scratch();
+#endif
+}
+template <class T> static inline void attend_latents(const Call& c, const Request& r, const Item& item, float* partial, char* scratch) {
+#ifdef V1_WORDS
+  if constexpr (__is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2))
+    if (c.query_type == V1_BF16)
+#ifdef __AMX_BF16__
+      return TileLatents<T>(c, r, item, scratch).attend(partial);
+#else
+      return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
+#endif
+#endif
+  LatentTiles<T>(c, r, item, scratch).attend(partial);
+}
