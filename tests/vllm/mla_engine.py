@@ -59,7 +59,9 @@ def run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         model=str(model(folder, job["rope"])), skip_tokenizer_init=True, dtype="float32", max_model_len=2304,
         max_num_seqs=8, enforce_eager=True, **job["llm"],
     )  # fmt: skip
-    params = SamplingParams(temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2)
+    params = SamplingParams(
+        temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2
+    )
     prompts = [{"prompt_token_ids": ids} for ids in job["prompts"]]
     answers = []
     for _ in range(job.get("rounds", 1)):

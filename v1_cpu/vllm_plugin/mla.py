@@ -13,7 +13,7 @@ from typing import Any
 
 MODULE = "v1_cpu.vllm_plugin.mla_0_32"
 BACKENDS = {"CPU_MLA": "CPUMLABackend", "AMX_MLA": "AMXMLABackend"}
-"""Members of vLLM's enum, and what `MODULE` calls them: it answers with vLLM's own class where v1_cpu does not serve."""
+"""Members of vLLM's enum by what `MODULE` calls them; vLLM's own class answers where v1_cpu does not serve."""
 
 
 def register(registry: Any) -> None:

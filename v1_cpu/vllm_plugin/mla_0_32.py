@@ -110,7 +110,7 @@ class MLAImpl(CPUMLAImpl, MLAAttentionImpl):
 
 
 def __getattr__(name: str) -> Any:
-    """`CPUMLABackend`, `AMXMLABackend`: the class that serves the engine being built, vLLM's own of that name or ours."""
+    """`CPUMLABackend`, `AMXMLABackend`: the class that serves the engine being built, ours or vLLM's own."""
     module = {"CPUMLABackend": "cpu_mla", "AMXMLABackend": "amx_mla"}.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
