@@ -8,7 +8,7 @@ from importlib import resources
 
 
 def backend_has(dotted: str) -> bool:
-    """`v1_cpu.Class.member[.more]` or `v1_cpu.mla.Class.member` exists: a member of the class's own or an inherited one."""
+    """`v1_cpu.Class.member[.more]` or `v1_cpu.mla.Class.member` exists: one of the class's own or inherited ones."""
     parts = dotted.split(".")
     place = 3 if parts[1] == "mla" else 2  # of the member
     return len(parts) > place and parts[place] in _members().get(".".join(parts[1:place]), ())

@@ -30,7 +30,7 @@ def test_the_backend_moves_to_v1_cpu_and_the_layer_is_told_of(target: str) -> No
     assert done.text == AFTER
     assert done.lines("V1M003") == [1, 6]
     assert "kv_b_proj" in done.said("V1M003")[0].advice
-    assert done.lines("V1M004") == [4], "v1_cpu's class has no get_state_cls"
+    assert done.lines("V1M004") == [5], "v1_cpu's class has no get_state_cls"
 
 
 @pytest.mark.parametrize(
