@@ -33,6 +33,7 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #endif
     return attend_direct<T, FloatQuery<T>>(c, r, item, partial, scratch);
   }
+  if (is_latent(c)) return attend_latents<T>(c, r, item, partial, scratch);
 #ifdef V1_WORDS
   if constexpr (words)
     if (c.query_type == V1_BF16) {
@@ -42,7 +43,6 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
       return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
     }
 #endif
-  if (is_latent(c)) return LatentTiles<T>(c, r, item, scratch).attend(partial);
   Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
 }
 
@@ -96,7 +96,7 @@ static int64_t attend_scratch(const Call* c) {
     const Request r = request_of(*c, b);
     if (!is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
   }
-  if (is_latent(*c)) bytes = larger(bytes, LatentShape(*c).scratch());
+  if (is_latent(*c)) bytes = larger(bytes, latent_scratch(*c));
 #ifdef __AMX_BF16__
   bytes = larger(bytes, DecodeShape(*c).scratch());
 #endif

@@ -6,6 +6,7 @@
 
 constexpr int64_t LATENT_KEYS = 96;   // keys per tile: a multiple of every LATENT_SUMS
 constexpr int64_t LATENT_ROWS = 128;  // query rows per tile, where a token has no more
+constexpr int64_t LATENT_CHUNK = 192;  // elements of a query tile that stay in the first-level cache while all keys pass
 constexpr int LATENT_SUMS = GEMM_ROWS * GEMM_VECTORS;  // accumulators in registers
 
 static inline bool is_latent(const Call& c) {
@@ -23,18 +24,32 @@ struct LatentShape {  // sizes in floats
   }
 };
 
-// scores[j][0 .. VECTORS) = sum over e of keys[j][e] * q[e][0 .. VECTORS) for KEYS keys; lines of q and scores are `stride` apart.
+// The next tile's rows are fetched a few lines at a time while the tile at hand is worked on: asked for at once they would be waited
+// for. `latent_scores` takes the even lines and what is not a value, `latent_values` the others.
+struct Following {
+  const char* const* rows;  // one per key of the tile at hand, or null
+  int64_t size, values;     // bytes of an element; elements that are values
+};
+
+// scores[j][0 .. VECTORS) (+)= sum over e in [from, to) of keys[j][e] * q[e][0 .. VECTORS) for KEYS keys; lines of scores are `stride`
+// apart, those of q VECTORS * W.
 template <int KEYS, int VECTORS>
-static inline void latent_scores(const float* const* keys, const float* q, int64_t stride, int64_t d, float* scores) {
-  constexpr int STEP = VECTORS == 1 ? 4 : VECTORS == 2 ? 2 : 1;  // elements per pointer that has to be loaded
+static inline void latent_scores(const float* const* keys, const float* q, int64_t from, int64_t to, float* scores, int64_t stride,
+                                 Following next) {
+  constexpr int STEP = VECTORS == 1 ? 4 : 2;  // elements per pointer that has to be loaded
   V sums[KEYS][VECTORS];
   for (int j = 0; j < KEYS; j++)
-    for (int i = 0; i < VECTORS; i++) sums[j][i] = vzero();
-  int64_t e = 0;
-  for (; e + STEP <= d; e += STEP) {
+    for (int i = 0; i < VECTORS; i++) sums[j][i] = from ? vload(scores + j * stride + i * W) : vzero();
+  int64_t e = from;
+  for (; e + STEP <= to; e += STEP) {
+    if (next.rows && e * next.size % 128 == 0)
+      for (int j = 0; j < KEYS; j++) {
+        __builtin_prefetch(next.rows[j] + e * next.size, 0, 2);
+        if (e >= next.values) __builtin_prefetch(next.rows[j] + e * next.size + 64, 0, 2);
+      }
     V line[STEP][VECTORS];
     for (int u = 0; u < STEP; u++)
-      for (int i = 0; i < VECTORS; i++) line[u][i] = vload(q + (e + u) * stride + i * W);
+      for (int i = 0; i < VECTORS; i++) line[u][i] = vload(q + ((e + u) * VECTORS + i) * W);
     for (int j = 0; j < KEYS; j++) {
       const float* key = keys[j] + e;
       for (int u = 0; u < STEP; u++) {
@@ -43,9 +58,9 @@ static inline void latent_scores(const float* const* keys, const float* q, int64
       }
     }
   }
-  for (; e < d; e++)
+  for (; e < to; e++)
     for (int j = 0; j < KEYS; j++)
-      for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(vset(keys[j][e]), vload(q + e * stride + i * W), sums[j][i]);
+      for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(vset(keys[j][e]), vload(q + (e * VECTORS + i) * W), sums[j][i]);
   for (int j = 0; j < KEYS; j++)
     for (int i = 0; i < VECTORS; i++) vstore(scores + j * stride + i * W, sums[j][i]);
 }
@@ -53,13 +68,14 @@ static inline void latent_scores(const float* const* keys, const float* q, int64
 // o[r][0 .. VECTORS) = alpha[r] * o[r] + sum over n keys of weights[j][r] * keys[j][column ...] for ROWS rows.
 template <int ROWS, int VECTORS>
 static inline void latent_values(const float* const* keys, int64_t n, int64_t column, const float* weights, int64_t stride,
-                                 const float* alpha, float* o, int64_t o_stride) {
+                                 const float* alpha, float* o, int64_t o_stride, const char* const* next, int64_t at) {
   V sums[ROWS][VECTORS];
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < VECTORS; i++) sums[r][i] = vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W));
   for (int64_t j = 0; j < n; j++) {
     V v[VECTORS];
     for (int i = 0; i < VECTORS; i++) v[i] = vload(keys[j] + column + i * W);
+    if (next) __builtin_prefetch(next[j] + at, 0, 2);
     for (int r = 0; r < ROWS; r++) {
       const V weight = vset(weights[j * stride + r]);
       for (int i = 0; i < VECTORS; i++) sums[r][i] = vfma(weight, v[i], sums[r][i]);
@@ -78,12 +94,13 @@ struct LatentTiles {
   const Logits logits;
   const Cache<T> cache;
   const int64_t group, d, o_stride;
-  int64_t lanes = 0;  // rows at hand, rounded up to vectors: the stride of q and scores
+  int64_t lanes = 0;  // rows at hand, rounded up to vectors: the stride of scores
   const bool copied;  // rows are converted, or would be read past their end
   float *q, *o, *scores, *maximum, *sum, *alpha, *converted;
   const T **rows_of, **next_rows;
   const float** keys;
   Keys* row_keys;
+  Following following{};
 
   LatentTiles(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, 0), group(call.num_heads),
@@ -102,7 +119,7 @@ struct LatentTiles {
     row_keys = (Keys*)take(scratch, shape.rows * 16);
   }
 
-  // Queries [from, to) of the request, transposed: q[element][row].
+  // Queries [from, to) of the request, transposed, two vectors of rows at a time: q[pair of vectors][element][row].
   void load_queries(int64_t from, int64_t rows) {
     float* line = converted;  // not in use yet
     for (int64_t row = 0; row < lanes; row++) {
@@ -116,7 +133,8 @@ struct LatentTiles {
       } else {
         __builtin_memset(line, 0, d * 4);
       }
-      for (int64_t e = 0; e < d; e++) q[e * lanes + row] = line[e];
+      const int64_t first = row / (2 * W) * 2 * W, width = first + 2 * W <= lanes ? 2 * W : W;
+      for (int64_t e = 0; e < d; e++) q[first * d + e * width + row - first] = line[e];
     }
     __builtin_memset(o, 0, rows * o_stride * 4);
   }
@@ -124,10 +142,11 @@ struct LatentTiles {
   // Keys [key, key + n), and row pointers ahead to `next_end`.
   void load_keys(int64_t key, int64_t n, int64_t end) {
     exchange(rows_of, next_rows);
-    const int64_t next = key + LATENT_KEYS, ahead = smaller(LATENT_KEYS, end - next);
-    if (ahead > 0) cache.rows(next, ahead, next_rows, next_rows);
+    const int64_t next = key + LATENT_KEYS, count = smaller(LATENT_KEYS, end - next);
+    if (count > 0) cache.rows(next, count, next_rows, next_rows);
+    for (int64_t j = larger(count, 1); j < LATENT_KEYS; j++) next_rows[j] = next_rows[0];
+    following = {count > 0 ? (const char* const*)next_rows : nullptr, int64_t(sizeof(T)), c.head_size_v};
     for (int64_t j = 0; j < LATENT_KEYS; j++) {
-      if (j < ahead) prefetch_row(next_rows[j], c.head_size * int64_t(sizeof(T)));
       const T* row = rows_of[smaller(j, n - 1)];  // keys past the end are masked
       if (copied) {
         float* to = converted + j * shape.key_stride;
@@ -141,7 +160,11 @@ struct LatentTiles {
 
   template <int VECTORS> void score(int64_t row, int64_t n) {
     constexpr int KEYS = LATENT_SUMS / VECTORS;
-    for (int64_t j = 0; j < n; j += KEYS) latent_scores<KEYS, VECTORS>(keys + j, q + row, lanes, d, scores + j * lanes + row);
+    for (int64_t from = 0; from < d; from += LATENT_CHUNK)
+      for (int64_t j = 0; j < n; j += KEYS) {
+        const Following next{row || !following.rows ? nullptr : following.rows + j, following.size, following.values};
+        latent_scores<KEYS, VECTORS>(keys + j, q + row * d, from, smaller(from + LATENT_CHUNK, d), scores + j * lanes + row, lanes, next);
+      }
   }
 
   // One step of the online softmax for the W rows from `row` on: scores to weights, and `alpha`.
@@ -168,10 +191,12 @@ struct LatentTiles {
   }
 
   template <int VECTORS> void add_values(int64_t column, int64_t rows, int64_t n) {
-    int64_t row = 0;
+    int64_t row = 0, at = column * following.size + 64;
+    const int64_t past = (column + VECTORS * W) * following.size;
     const auto add = [&](auto count) {
-      for (; row + count.value <= rows; row += count.value)
-        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride);
+      for (; row + count.value <= rows; row += count.value, at += 128)
+        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride,
+                                            at < past ? following.rows : nullptr, at);
     };
     add(LatentCount<GEMM_ROWS>());
     add(LatentCount<4>());
@@ -182,7 +207,6 @@ struct LatentTiles {
 
   void attend_tile(int64_t rows, int64_t key, int64_t n) {
     int64_t row = 0;
-    for (; row + GEMM_VECTORS * W <= lanes; row += GEMM_VECTORS * W) score<GEMM_VECTORS>(row, n);
     for (; row + 2 * W <= lanes; row += 2 * W) score<2>(row, n);
     for (; row < lanes; row += W) score<1>(row, n);
     for (row = 0; row < lanes; row += W) soften(row, rows, key, n);
@@ -215,3 +239,27 @@ struct LatentTiles {
     }
   }
 };
+
+#ifdef __AMX_BF16__
+#include "amx_mla.h"
+#endif
+
+static inline int64_t latent_scratch(const Call& c) {
+#ifdef __AMX_BF16__
+  return larger(LatentShape(c).scratch(), TileLatentShape(c).scratch());
+#else
+  return LatentShape(c).scratch();
+#endif
+}
+template <class T> static inline void attend_latents(const Call& c, const Request& r, const Item& item, float* partial, char* scratch) {
+#ifdef V1_WORDS
+  if constexpr (__is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2))
+    if (c.query_type == V1_BF16)
+#ifdef __AMX_BF16__
+      return TileLatents<T>(c, r, item, scratch).attend(partial);
+#else
+      return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
+#endif
+#endif
+  LatentTiles<T>(c, r, item, scratch).attend(partial);
+}

@@ -23,6 +23,8 @@ ADAPTERS = (
 """The adapter of the releases from one to before another."""
 PLATFORM = ((0, 10), (0, 11, 1), "v1_cpu.vllm_plugin.platform_0_10.V1CpuPlatform")
 """These releases have no registry: a platform plugin serves them."""
+MLA = ((0, 32), (0, 33))
+"""These releases' MLA backends are overridden, too."""
 REGISTRIES = ("vllm.v1.attention.backends.registry", "vllm.attention.backends.registry")
 """Where vLLM keeps its backends: from 0.14, and before."""
 _MODES = {"": "off", "0": "off", "1": "on", "strict": "strict"}
@@ -48,7 +50,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 def register() -> None:
-    """Override vLLM's CPU_ATTN if `V1_CPU_BACKEND` asks for it; a second call changes nothing.
+    """Override vLLM's CPU_ATTN, and its MLA backends, if `V1_CPU_BACKEND` asks for it; a second call changes nothing.
 
     Only a path is registered here. Which class serves is settled when the engine builds its first layer
     (`v1_cpu.vllm_plugin.choice`), in the processes that have layers.
@@ -74,6 +76,8 @@ def register() -> None:
         return
     registry = _registry()
     registry.register_backend(registry.AttentionBackendEnum.CPU_ATTN, class_path=f"{module}.CPUAttentionBackend")
+    if MLA[0] <= _release(vllm.__version__) < MLA[1]:
+        importlib.import_module("v1_cpu.vllm_plugin.mla").register(registry)
 
 
 def _registry() -> Any:

@@ -1,4 +1,4 @@
-"""Puts v1_cpu's MLA into vLLM 0.32's engine: `register`, called by `v1_cpu.vllm_plugin.register` after CPU_ATTN.
+"""Puts v1_cpu's MLA into vLLM's engine, 0.32: `register`, called by `v1_cpu.vllm_plugin.register` after CPU_ATTN.
 
 Both of vLLM's CPU MLA backends are overridden (AMX_MLA is chosen where there is AMX, else CPU_MLA), and what the
 platform switches off for CPU_MLA, chunked prefill and prefix caching, stays as the user has it.
@@ -11,8 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-BACKENDS = ("CPU_MLA", "AMX_MLA")
-CLASS = "v1_cpu.vllm_plugin.mla_0_32.MLABackend"
+MODULE = "v1_cpu.vllm_plugin.mla_0_32"
+BACKENDS = {"CPU_MLA": "CPUMLABackend", "AMX_MLA": "AMXMLABackend"}
+"""Members of vLLM's enum by what `MODULE` calls them; vLLM's own class answers where v1_cpu does not serve."""
 
 
 def register(registry: Any) -> None:
@@ -21,9 +22,9 @@ def register(registry: Any) -> None:
     `registry` is vLLM's module of backends. A release without CPU MLA is left alone.
     """
     members = registry.AttentionBackendEnum.__members__
-    for name in BACKENDS:
+    for name, stands_for in BACKENDS.items():
         if name in members:
-            registry.register_backend(members[name], class_path=CLASS)
+            registry.register_backend(members[name], class_path=f"{MODULE}.{stands_for}")
     if "CPU_MLA" in members:
         from vllm.platforms.cpu import CpuPlatform
 
@@ -51,3 +52,28 @@ def keep_settings(platform: Any) -> None:
 
     check.v1_cpu_wraps = original  # type: ignore[attr-defined]
     platform.check_and_update_config = classmethod(check)
+
+
+def warn_of_rotary(config: Any) -> None:
+    """Say so, once, where an MLA model's queries go through vLLM's rotary operator for CPUs, which turns them wrongly.
+
+    The operator takes ``[T, H, P]`` for T rows of one head: it turns the first T of the T * H rows, each by the
+    position of the token with the row's number. Called without compilation, and for ropes without scaling only.
+    `config` is the model's, of transformers.
+    """
+    from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
+
+    rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    if rope.get("rope_type", "default") == "default" and RotaryEmbedding.enabled():
+        _warn_of_rotary()
+
+
+@functools.cache
+def _warn_of_rotary() -> None:
+    from v1_cpu.vllm_plugin.choice import logger
+
+    logger().warning(
+        "This model's answers depend on what else is in the batch, with any attention backend: vLLM's rotary operator "
+        "for CPUs turns the queries of MLA layers wrongly. Leave it out: "
+        "compilation_config={'custom_ops': ['all', '-rotary_embedding']}"
+    )

@@ -9,18 +9,23 @@ a batch says that all its requests are prefills: `forward_mha` gets every token 
 
 from __future__ import annotations
 
+import importlib
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from vllm.config import get_current_vllm_config
 from vllm.model_executor.layers.quantization.utils.quant_utils import get_and_maybe_dequant_weights
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder, MLAAttentionImpl, MultipleOf
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
-from v1_cpu.mla.backend import CPUMLABackend, CPUMLAImpl, CPUMLAMetadata, CPUMLAMetadataBuilder
+from v1_cpu.mla.backend import CPUMLABackend as _Backend
+from v1_cpu.mla.backend import CPUMLAImpl, CPUMLAMetadata, CPUMLAMetadataBuilder
+from v1_cpu.vllm_plugin.choice import serves
+from v1_cpu.vllm_plugin.mla import warn_of_rotary
 
 
-class MLABackend(CPUMLABackend, AttentionBackend):
+class MLABackend(_Backend, AttentionBackend):
     """Static facts. A block is ``[1, block_size, R + P]``; any rank, any block size."""
 
     forward_includes_kv_cache_update: ClassVar[bool] = False
@@ -80,6 +85,10 @@ class MLAImpl(CPUMLAImpl, MLAAttentionImpl):
     uses_amx_bmm: ClassVar[bool] = True
     """The layer then makes no W_UK and W_UV of its own and lets go of the weight, which `kv_up` holds."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        warn_of_rotary(get_current_vllm_config().model_config.hf_text_config)
+
     def forward_mha(
         self,
         q: Tensor,
@@ -98,3 +107,13 @@ class MLAImpl(CPUMLAImpl, MLAAttentionImpl):
         """``[H, N + V, R]`` from the projection, whatever its quantisation."""
         weight = get_and_maybe_dequant_weights(self.kv_b_proj, out_dtype=act_dtype)
         self.kv_up = weight.detach().reshape(self.num_heads, -1, self.kv_lora_rank)
+
+
+def __getattr__(name: str) -> Any:
+    """`CPUMLABackend`, `AMXMLABackend`: the class that serves the engine being built, ours or vLLM's own."""
+    module = {"CPUMLABackend": "cpu_mla", "AMXMLABackend": "amx_mla"}.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if serves(get_current_vllm_config()):
+        return MLABackend
+    return getattr(importlib.import_module(f"vllm.v1.attention.backends.mla.{module}"), name)

@@ -93,7 +93,7 @@ class Judge:
         """A class that v1_cpu offers, or a member of one: what v1_cpu has counts, not what vLLM did with the member."""
         for symbol in _prefixes(dotted, missing_at):
             fate = self.curated.fate(symbol, self.target, self.attention)
-            if fate is not None and fate.new and fate.new.startswith("v1_cpu.") and fate.new.count(".") == 1:
+            if fate is not None and fate.new and fate.new.rpartition(".")[0] in ("v1_cpu", "v1_cpu.mla"):
                 return self._listed(dotted, symbol, fate)
         return None
 

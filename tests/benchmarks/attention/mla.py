@@ -27,7 +27,7 @@ from typing import Any
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[3])]
 
 import torch
-from limits import library, peaks
+from limits import fastest, library, multiply_add_rate
 
 import v1_cpu
 from v1_cpu import mla
@@ -193,24 +193,29 @@ def measure(case: Case, vllm: Any, budget: float) -> dict[str, Any]:
             refused[name] = str(error).splitlines()[0][:120]
             del runs[name]
     times: dict[str, list[float]] = {name: [] for name in runs}
+    kind = fastest(case.dtype)
+    rates: list[float] = []
     names, turn, end = list(runs), 0, time.perf_counter() + budget
     while turn < 5 or (turn < 41 and time.perf_counter() < end):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             start = time.perf_counter()
             runs[name](turn)
             times[name].append(time.perf_counter() - start)
+        rates.append(multiply_add_rate(kind))
         turn += 1
     medians = {name: statistics.median(t) for name, t in times.items()}
     best = {name: min(t) for name, t in times.items()}
     return {
         "table": case.table, "title": case.title, "dtype": str(case.dtype)[6:], "heads": case.heads,
         "kv_bytes": case.kv_bytes, "flops": case.flops, "medians": medians, "best": best, "rounds": turn, "refused": refused,
+        "peak": statistics.median(rates), "peak_kind": kind,
     }  # fmt: skip
 
 
-def show(cell: dict[str, Any], limits: dict[str, float]) -> None:
+def show(cell: dict[str, Any]) -> None:
     ours = cell["medians"]["v1_cpu"]
-    rates = f"{cell['kv_bytes'] / ours / 1e9:5.1f} GB/s {cell['flops'] / ours / 1e9:7.1f} GF/s"
+    share = cell["flops"] / ours / cell["peak"]
+    rates = f"{cell['kv_bytes'] / ours / 1e9:5.1f} GB/s {cell['flops'] / ours / 1e9:7.1f} GF/s = {share:4.0%} of {cell['peak_kind']}"
     best = cell["best"]
     ratios = ", ".join(
         f"{n} {t / ours:.2f}x (best {best[n] / best['v1_cpu']:.2f}x)"
@@ -254,18 +259,14 @@ def main() -> None:
     except ImportError:
         vllm = None
         print("absent: vllm")
-    limits = peaks()
-    print(
-        f"{v1_cpu.which()}; threads {torch.get_num_threads()}; "
-        + ", ".join(f"{k} {v / 1e9:.0f} GF/s" for k, v in limits.items())
-    )
+    print(f"{v1_cpu.which()}; threads {torch.get_num_threads()}")
     cells = []
     for case in cases(options.quick):
         if options.only in f"{case.table} {case.title}":
             cells.append(measure(case, vllm, options.budget))
-            show(cells[-1], limits)
+            show(cells[-1])
             if options.json:
-                options.json.write_text(json.dumps({"peaks": limits, "cells": cells}, indent=1))
+                options.json.write_text(json.dumps(cells, indent=1))
     for table, dtype, heads in sorted({(c["table"], c["dtype"], c["heads"]) for c in cells}):
         group = [c for c in cells if (c["table"], c["dtype"], c["heads"]) == (table, dtype, heads)]
         for name in sorted({n for c in group for n in c["medians"]} - {"v1_cpu", "read"}):

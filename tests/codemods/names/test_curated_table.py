@@ -19,6 +19,10 @@ V1_CPU_NAMES = {
     "PagedAttention",
     "_PagedAttention",
     "_IPEXPagedAttention",
+    "mla.CPUMLABackend",
+    "mla.CPUMLAImpl",
+    "mla.CPUMLAMetadata",
+    "mla.CPUMLAMetadataBuilder",
 }
 
 

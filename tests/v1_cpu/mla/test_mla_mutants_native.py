@@ -1,0 +1,212 @@
+"""Wrong native kernels for latents are caught: faults of mla.h and amx_mla.h, all in one library with small tiles.
+
+Each is one text of the sources replaced by a wrong one, behind a number that the process sets; some case must notice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from latents import LatentBatch, compare, dense, make
+from torch import Tensor
+
+from v1_cpu import mla, native
+
+NATIVE = Path(__file__).parents[1] / "native"
+
+
+def shared(name: str) -> ModuleType:
+    """A module of the native kernels' tests."""
+    sys.path.insert(0, str(NATIVE))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(NATIVE))
+
+
+builds, mutants = shared("builds"), shared("mutants")
+Site = mutants.Site
+SMALL_TILES = [
+    ("mla.h", "int64_t LATENT_ROWS = 128;", "int64_t LATENT_ROWS = 32;"),
+    ("mla.h", "int64_t LATENT_CHUNK = 192;", "int64_t LATENT_CHUNK = 32;"),
+    ("amx_mla.h", "int64_t LATENT_TILE = 128;", "int64_t LATENT_TILE = 64;"),
+    *(change for change in mutants.SMALL_TILES if change[0] == "schedule.cpp"),
+]
+SITES = [
+    Site(
+        "mla.h",
+        "larger(row_keys[i].end - key, 0)",
+        {"a query sees the next key": "larger(row_keys[i].end - key + 1, 0)"},
+    ),
+    Site("mla.h", "vmul(vload(sum + row), rescale)", {"running sum not rescaled": "vload(sum + row)"}),
+    Site(
+        "mla.h",
+        "vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W))",
+        {"output not rescaled": "vload(o + r * o_stride + column + i * W)"},
+    ),
+    Site("mla.h", "weights[j * stride + r]", {"weights of the first row for all": "weights[j * stride]"}),
+    Site("mla.h", "from ? vload(scores + j * stride + i * W) : vzero()", {"scores of the last chunk alone": "vzero()"}),
+    Site("mla.h", "keys_of(c, r, from + row / group)", {"all queries see what the first sees": "keys_of(c, r, from)"}),
+    Site("mla.h", "smaller(row_keys[row].end, item.key_end)", {"keys of the next part, too": "row_keys[row].end"}),
+    Site(
+        "mla.h", "larger(row_keys[row].begin, item.key_begin)", {"keys of the part before, too": "row_keys[row].begin"}
+    ),
+    Site(
+        "mla.h",
+        "load_query(c, r.token + from + row / group, row % group, line);",
+        {"query of the first head for all": "load_query(c, r.token + from + row / group, 0, line);"},
+    ),
+    Site(
+        "mla.h",
+        "exchange(rows_of, next_rows);",
+        {"rows of another tile": "if (key == 0) exchange(rows_of, next_rows);"},
+    ),
+    Site(
+        "mla.h",
+        "part.partial_row += (from - item.query_begin) * group;",
+        {"all queries leave their part in one place": "part.partial_row += 0;"},
+    ),
+    Site("mla.h", "Order<T>::paired", {"order of widened elements forgotten": "false"}),
+    Site(
+        "amx_mla.h",
+        "larger(k.end - key, 0)",
+        {"a query sees the next key (tiles)": "larger(k.end - key + 1, 0)"},
+        "amx",
+    ),
+    Site(
+        "amx_mla.h",
+        "vfma(vload(sum + g * 16), rescale, total)",
+        {"running sum not rescaled (tiles)": "vadd(vload(sum + g * 16), total)"},
+        "amx",
+    ),
+    Site("amx_mla.h", "!first && alpha[i] != 1.0f", {"output not rescaled (tiles)": "false"}, "amx"),
+    Site(
+        "amx_mla.h",
+        "row % group * c.query_head",
+        {"query of the first head for all (tiles)": "0 * c.query_head"},
+        "amx",
+    ),
+    Site(
+        "amx_mla.h",
+        "keys_of(c, r, from + row / group)",
+        {"all queries see what the first sees (tiles)": "keys_of(c, r, from)"},
+        "amx",
+    ),
+    Site("amx_mla.h", "first + 16 <= n", {"what is past the end read as it lies (tiles)": "first < n"}, "amx"),
+    Site(
+        "amx_mla.h",
+        "smaller(row_keys[row].end, item.key_end)",
+        {"keys of the next part, too (tiles)": "row_keys[row].end"},
+        "amx",
+    ),
+    Site(
+        "amx_mla.h", "words(row + stride[g] / 2, left)", {"values of the key before (tiles)": "words(row, left)"}, "amx"
+    ),
+    Site("amx_mla.h", "pack_words(a, b)", {"weights of two keys exchanged (tiles)": "pack_words(b, a)"}, "amx"),
+    Site("amx_mla.h", "unzip_columns(a, b);", {"columns left in the packed order (tiles)": "(void)0;"}, "amx"),
+    Site(
+        "amx_mla.h",
+        "part.partial_row += (from - item.query_begin) * group;",
+        {"all queries leave their part in one place (tiles)": "part.partial_row += 0;"},
+        "amx",
+    ),
+]
+NAMES = [(name, site.isa, number) for number, (site, name) in enumerate(((s, n) for s in SITES for n in s.wrong), 1)]
+LENS = [(1, 250), (6, 200), (3, 20), (40, 60), (1, 5)]
+CASES: dict[str, dict[str, Any]] = {
+    "sixteen heads": {"heads": 16, "rank": 64, "rope": 32},
+    "forty heads, elements that fill no step": {"heads": 40, "rank": 40, "rope": 10},
+    "later keys weigh more": {"heads": 16, "rank": 64, "rope": 32, "seed": 1},
+}
+DTYPES = {"generic": (torch.float32, torch.bfloat16), "amx": (torch.bfloat16,)}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    hook = builds.build_hook()
+    try:
+        hook.Compiler.find()
+    except hook.CompilerMissing as error:
+        pytest.skip(str(error))
+    texts = {path.name: path.read_text() for path in builds.SOURCES.iterdir() if path.suffix in (".h", ".cpp")}
+    for file, old, new in SMALL_TILES:
+        texts[file] = mutants.replaced(texts[file], old, new, file)
+    first = 1
+    for site in SITES:
+        texts[site.file] = mutants.replaced(texts[site.file], site.text, site.choice(first), site.file)
+        first += len(site.wrong)
+    texts["abi.h"] += '\nextern "C" __attribute__((visibility("default"))) int v1_mutant;\n'
+    texts["dispatch.cpp"] += "\nint v1_mutant = 0;\n"
+    folder = tmp_path_factory.mktemp("mutants")
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    here = native.instruction_sets() if native.LIBRARY.exists() else {}
+    target = folder / "build" / "libv1_cpu.so"
+    hook.compile_library(folder, target, extra_flags=("-O0",), only=[isa for isa in ("amx",) if here.get(isa)])
+    return target
+
+
+@pytest.fixture
+def mutant(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A function that makes a kernel, with a mutant's number, the one that is called; two threads, so work is divided."""
+    monkeypatch.setattr(native, "LIBRARY", library)
+    opened = native._open()
+    number = ctypes.c_int.in_dll(opened, "v1_mutant")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+
+    def choose(isa: str, which: int) -> None:
+        if not opened.v1_select(isa.encode()):
+            pytest.skip(f"this CPU has no {isa}")
+        loaded = native.Library(isa, opened.v1_attend, opened.v1_schedule, opened.v1_write)
+        monkeypatch.setattr(native, "load", lambda: loaded)
+        number.value = which
+
+    yield choose
+    number.value = 0
+    torch.set_num_threads(threads)
+
+
+@functools.cache
+def batch_of(name: str, dtype: torch.dtype) -> tuple[LatentBatch, tuple[Tensor, Tensor]]:
+    batch = make(LENS, dtype=dtype, kernel="torch", **CASES[name])
+    if name == "later keys weigh more":
+        batch.query *= 4  # exact; the running maximum rises from tile to tile
+    return batch, dense(batch)
+
+
+def failed(isa: str) -> Iterator[str]:
+    """The cases that the kernel fails, one by one."""
+    for dtype in DTYPES[isa]:
+        for name in CASES:
+            batch, wanted = batch_of(name, dtype)
+            bound = 0.25 if name == "later keys weigh more" and dtype is torch.bfloat16 else None
+            out, lse = mla.mla_attention(
+                batch.query, batch.kv_cache, batch.kv_up, **batch.tensors, return_lse=True, form="absorbed",
+                kernel="native",
+            )  # fmt: skip
+            try:
+                compare(batch, out, lse if bound is None else wanted[1], wanted, bound)
+            except AssertionError:
+                yield name
+
+
+@pytest.mark.parametrize("isa", DTYPES)
+def test_the_kernel_itself_fails_nothing(isa: str, mutant: Any) -> None:
+    mutant(isa, 0)
+    assert list(failed(isa)) == []
+
+
+@pytest.mark.parametrize(("isa", "number"), [pytest.param(isa, number, id=name) for name, isa, number in NAMES])
+def test_a_wrong_kernel_is_caught(isa: str, number: int, mutant: Any) -> None:
+    mutant(isa, number)
+    assert next(failed(isa), None), "this mutant computes wrongly and no case noticed"
