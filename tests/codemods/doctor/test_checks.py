@@ -47,6 +47,7 @@ CASES = [
     pytest.param(case("0.10.2", "enable_prompt_embeds=True"), ERROR, "falls back", case("0.11.0", "enable_prompt_embeds=True"), id="prompt embeddings"),
     pytest.param(case("0.11.0", "max_num_partial_prefills=2"), ERROR, "falls back", case("0.11.1", "max_num_partial_prefills=2"), id="partial prefills"),
     pytest.param(case("0.32.0", "enable_sleep_mode=True"), ERROR, "Sleep mode", case("0.32.0", "enable_sleep_mode=False"), id="sleep mode"),
+    pytest.param(case("0.32.0", "distributed_executor_backend='ray'"), ERROR, "does not support ray", case("0.32.0", "distributed_executor_backend='mp'"), id="Ray"),
     pytest.param(case("0.11.0", VLLM_USE_V1="0"), ERROR, "asks for V0", case("0.11.0", VLLM_USE_V1="1"), id="the switch asks for V0"),
     pytest.param(case("0.32.0", VLLM_USE_V1="0"), INFO, "not read since 0.11.1", case("0.32.0"), id="the switch is not read"),
     pytest.param(case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA"), ERROR, "fall back to V0", case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA_VLLM_V1"), id="TORCH_SDPA in 0.10.0"),
