@@ -173,6 +173,7 @@ def test_values_of_another_size_than_keys() -> None:
         pytest.param("0", None, id="0 leaves vLLM alone"),
         pytest.param("1", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="1 overrides CPU_ATTN"),
         pytest.param("strict", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="strict overrides CPU_ATTN"),
+        pytest.param(" Strict ", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="blanks and capitals"),
     ],
 )
 def test_register(monkeypatch: pytest.MonkeyPatch, value: str | None, path: str | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from v1_migrate.doctor import arguments, model
+from v1_migrate.doctor import arguments, model, probe
 from v1_migrate.doctor.checks import GIB, RULES, Case, check
 from v1_migrate.doctor.model import Model, from_config
 from v1_migrate.doctor.settings import settings
@@ -126,6 +126,27 @@ def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str,
     assert found is not None and found.values == values and found.options == options
 
 
+def test_assignments_before_a_command() -> None:
+    found = arguments.read(["A=b=c D= vllm serve m"])
+    assert found is not None and found.variables == {"A": "b=c", "D": ""}
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "cache"),
+    [
+        pytest.param("0.32.0", "kv_cache_memory_bytes=123", "123 bytes", id="read"),
+        pytest.param("0.19.1", "kv_cache_memory_bytes=123", "32.0 GiB", id="not yet read"),
+    ],
+)
+def test_a_cache_given_in_bytes(release: str, words: str, cache: str) -> None:
+    assert cache in settings(case(release, words))[0].value
+
+
+def test_memory_of_this_machine() -> None:
+    nodes = probe.memory_nodes()
+    assert nodes and all(0 < node["available"] <= node["total"] for node in nodes)
+
+
 @pytest.mark.parametrize(
     ("config", "features"),
     [
@@ -136,6 +157,8 @@ def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str,
         pytest.param({"model_type": "mpt", "attn_config": {"alibi": True}}, ["alibi"], id="ALiBi by its setting"),
         pytest.param({"kv_lora_rank": 512}, ["mla"], id="MLA"),
         pytest.param({"is_encoder_decoder": True}, ["cross-attention"], id="cross-attention"),
+        pytest.param({"model_type": "gpt_oss", "sliding_window": 8}, ["sliding-window", "sinks"], id="sinks"),
+        pytest.param({"text_config": {"attention_chunk_size": 8}}, ["chunked-local"], id="chunked local attention"),
     ],
 )  # fmt: skip
 def test_what_a_model_needs(config: dict[str, Any], features: list[str]) -> None:
