@@ -61,13 +61,9 @@ SAME = {
 }
 """In float32: the same tokens, log probabilities within 1e-3."""
 NEAR = {
-    name: {
-        **same,
-        "llm": {**same["llm"], "model": same["llm"]["model"] + "-mild", "dtype": "bfloat16"},
-        **({"lora": "lora-mild"} if "lora" in same else {}),
-    }
+    name: {**same, "llm": {**same["llm"], "model": same["llm"]["model"] + "-mild", "dtype": "bfloat16"}}
     for name, same in SAME.items()
-    if name not in ("n-gram speculation", "blocks of 128")
+    if name not in ("a LoRA adapter", "n-gram speculation")
 }
 """The same with weights of a usual width in bfloat16: log probabilities within 3e-2."""
 BROKEN = {

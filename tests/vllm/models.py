@@ -121,8 +121,8 @@ def make(folder: Path, name: str) -> None:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
     names = {"unk_token": "[UNK]", "pad_token": "w2", "eos_token": "w1"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names).save_pretrained(folder / name)
-    if kind == "llama":
-        make_lora(folder / f"lora{name[5:]}", model.config, 0.08 if width else 0.3)
+    if name == "llama":
+        make_lora(folder / "lora", model.config)
 
 
 def save_processor(folder: Path) -> None:
@@ -164,14 +164,14 @@ def draw_sinks(model: torch.nn.Module) -> None:
             torch.nn.init.uniform_(weight, 0.0, 4.0)
 
 
-def make_lora(folder: Path, config: Any, width: float) -> None:
+def make_lora(folder: Path, config: Any) -> None:
     """A rank-4 adapter of the query and value projections, in PEFT's files."""
     weights = {}
     for layer in range(config.num_hidden_layers):
         for projection, width in (("q_proj", config.num_attention_heads), ("v_proj", config.num_key_value_heads)):
             key = f"base_model.model.model.layers.{layer}.self_attn.{projection}"
             weights[f"{key}.lora_A.weight"] = torch.randn(4, config.hidden_size) * 0.1
-            weights[f"{key}.lora_B.weight"] = torch.randn(width * config.head_dim, 4) * width
+            weights[f"{key}.lora_B.weight"] = torch.randn(width * config.head_dim, 4) * 0.3
     folder.mkdir()
     safetensors.torch.save_file(weights, folder / "adapter_model.safetensors")
     settings = {
