@@ -28,7 +28,6 @@ class Builder(TorchSDPAMetadataBuilderV1):
         """Every request counts as a prefill: our layers read none of the fields that tell them apart, which would cost
         more in each step than the rest of the batch does."""
         metadata.num_prefills, metadata.num_prefill_tokens = len(lens), starts[-1]
-        metadata.seq_lens = lens
 
 
 class Impl(TorchSDPABackendImpl):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from v1_migrate.doctor import arguments, model, probe
+from v1_migrate.doctor import arguments, capabilities, model, probe
 from v1_migrate.doctor.checks import GIB, RULES, Case, check
 from v1_migrate.doctor.model import Model, from_config
 from v1_migrate.doctor.settings import settings
@@ -124,6 +124,20 @@ def test_settings(release: str, variables: dict[str, str], cache: str, threads: 
 def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str, ...]) -> None:
     found = arguments.read(words)
     assert found is not None and found.values == values and found.options == options
+
+
+def test_words_that_are_no_numbers_stay_words() -> None:
+    found = arguments.read(["vllm serve m --a null --b true --c '\"x\"' --d 1.5"])
+    assert found is not None and found.values == {"model": "m", "a": "null", "b": "true", "c": '"x"', "d": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("release", "column"),
+    [("0.9.2", "v0"), ("0.10.0", "g1"), ("0.11.0", "g1"), ("0.11.1", "g2"), ("0.31.0", "g2"), ("0.32.0", "g3")],
+)
+def test_the_table_s_column_for_a_release(release: str, column: str) -> None:
+    assert capabilities.column(release) == column
+    assert all(row[column] for row in capabilities.rows().values()) and "mla" in capabilities.rows()
 
 
 def test_assignments_before_a_command() -> None:
