@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import random
 import subprocess
 import sys
 import tomllib
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .cases import LOSSY, NEAR, SAME
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -62,7 +62,7 @@ def child_env(entry_points: Path) -> dict[str, str]:
 def models(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]) -> Path:
     """A folder of tiny models with random weights."""
     folder = tmp_path_factory.mktemp("models")
-    names = ["llama", "mild", "mistral", "qwen3", "gemma2", "gemma3", "gemma4", "gptoss", "bloom", "bert"]
+    names = sorted({job["llm"]["model"] for table in (SAME, NEAR, LOSSY) for job in table.values()})
     subprocess.run([sys.executable, HERE / "models.py", folder, *names], env=child_env, check=True, timeout=300)
     return folder
 
@@ -71,12 +71,14 @@ def models(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str]) 
 def engine(tmp_path_factory: pytest.TempPathFactory, child_env: dict[str, str], models: Path) -> Callable[..., Run]:
     """`engine(jobs, backend)`: the answers to named jobs with `V1_CPU_BACKEND=backend`."""
 
+    without_space = {k: v for k, v in child_env.items() if k != "VLLM_CPU_KVCACHE_SPACE"}  # the jobs say how much
+
     def run(jobs: dict[str, dict[str, Any]], backend: str, **env: str) -> Run:
         folder = tmp_path_factory.mktemp("run")
         (folder / "jobs.json").write_text(json.dumps([located(job, models) for job in jobs.values()]))
         done = subprocess.run(
             [sys.executable, HERE / "run_engine.py", folder / "jobs.json", folder / "out.json"],
-            env=child_env | {"V1_CPU_BACKEND": backend} | env,
+            env={**without_space, "V1_CPU_BACKEND": backend, **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -94,28 +96,3 @@ def located(job: dict[str, Any], models: Path) -> dict[str, Any]:
     if "lora" in job:
         job["lora"] = str(models / job["lora"])
     return job
-
-
-def job(model: str, *, lengths: tuple[int, ...] = (1, 7, 40, 129, 300, 33), **more: Any) -> dict[str, Any]:
-    """Prompts that need several chunks of 128 tokens; the last repeats most of the one before the last but one."""
-    draw = random.Random(1)
-    prompts = [[draw.randrange(3, 255) for _ in range(length)] for length in lengths]
-    prompts.append([*max(prompts, key=len)[:256], 7, 8, 9])
-    llm = {
-        "model": model,
-        "dtype": "float32",
-        "max_model_len": 512,
-        "max_num_batched_tokens": 128,
-        "max_num_seqs": 8,
-        "block_size": 32,
-        **more.pop("llm", {}),
-    }
-    return {"llm": llm, "prompts": prompts, "max_tokens": 24, **more}
-
-
-def vllm_version() -> str | None:
-    """The release installed beside the tests."""
-    try:
-        return importlib.metadata.version("vllm-cpu")
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -1,8 +1,9 @@
 """Engines, one after the other: `python run_engine.py JOBS.json OUT.json`, in a process of its own.
 
-A job is `{"llm": arguments of LLM, "prompts": token ids, "max_tokens": n}`, or has `"task": "embed"`. With `"rounds"`
-the prompts are sent again, so that later rounds hit the prefix cache. `"broken": {argument: value}` breaks v1_cpu on
-purpose: its kernels are called with that argument instead. A job that fails is `{"error": text}`.
+A job is `{"llm": arguments of LLM, "batches": lists of prompts, "max_tokens": n}`, or has `"task": "embed"`. A prompt is
+a list of token ids. Each batch is sent when the one before has been answered. With `"sounds": true` every prompt comes
+with a sound of its own. `"broken": {argument: value}` breaks v1_cpu on purpose: its kernels are called with that
+argument instead. A job that fails is `{"error": text}`.
 """
 
 from __future__ import annotations
@@ -49,21 +50,36 @@ def ask(llm: Any, job: dict[str, Any]) -> dict[str, Any]:
     from vllm import SamplingParams
     from vllm.lora.request import LoRARequest
 
-    prompts = [{"prompt_token_ids": ids} for ids in job["prompts"]]
+    batches = [[as_prompt(ids, job.get("sounds", False)) for ids in batch] for batch in job["batches"]]
     if job.get("task") == "embed":
-        return {"embeddings": [out.outputs.embedding for out in llm.embed(prompts, use_tqdm=False)]}
+        return {
+            "embeddings": [out.outputs.embedding for batch in batches for out in llm.embed(batch, use_tqdm=False)],
+        }
     params = SamplingParams(
         temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2
     )
     lora = LoRARequest("lora", 1, job["lora"]) if "lora" in job else None
     answers = []
-    for _ in range(job.get("rounds", 1)):
-        for out in llm.generate(prompts, params, use_tqdm=False, lora_request=lora):
+    for batch in batches:
+        for out in llm.generate(batch, params, use_tqdm=False, lora_request=lora):
             best = [sorted((p.logprob for p in step.values()), reverse=True)[:2] for step in out.outputs[0].logprobs]
             answers.append(
                 {"tokens": list(out.outputs[0].token_ids), "logprobs": best, "cached": out.num_cached_tokens}
             )
     return {"answers": answers}
+
+
+def as_prompt(ids: list[int], sounds: bool) -> Any:
+    """Tokens, or tokens that follow a sound which depends on them."""
+    if not sounds:
+        return {"prompt_token_ids": ids}
+    import numpy as np
+
+    sound = np.random.default_rng(ids[0] + len(ids)).standard_normal(16000).cumsum().astype(np.float32) / 100
+    return {
+        "encoder_prompt": {"prompt": "", "multi_modal_data": {"audio": (sound, 16000)}},
+        "decoder_prompt": {"prompt_token_ids": ids},
+    }
 
 
 def attention_classes(llm: Any) -> list[str]:

@@ -22,9 +22,13 @@ from vllm.v1.attention.backends import cpu_attn, registry  # noqa: E402
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, FullAttentionSpec, KVCacheLayout  # noqa: E402
 
 from v1_cpu import vllm_plugin  # noqa: E402
+from v1_cpu.backend import TorchSDPABackendImpl, TorchSDPAMetadataBuilderV1  # noqa: E402
 from v1_cpu.vllm_plugin import backend_0_32, choice  # noqa: E402
 
 BACKEND = backend_0_32.V1CPUBackend
+PLAIN = SimpleNamespace(
+    parallel_config=SimpleNamespace(), cache_config=SimpleNamespace(cache_dtype="auto"), model_config=SimpleNamespace()
+)
 PAIRS = [
     pytest.param(BACKEND, abstract.AttentionBackend, id="the backend"),
     pytest.param(backend_0_32.V1CPUMetadataBuilder, abstract.AttentionMetadataBuilder, id="the builder"),
@@ -129,6 +133,42 @@ def test_slopes_keep_their_precision_in_a_bfloat16_model() -> None:
     assert layer.alibi_slopes.tolist() == pytest.approx([0.7071067811865476, 0.1], rel=1e-6)
 
 
+def test_a_batch_attends_as_the_plain_backend_s_does() -> None:
+    """vLLM's layers never ask which requests prefill, so our builder does not work it out; the answers do not change."""
+    spec = FullAttentionSpec(block_size=16, num_kv_heads=2, head_size=8, dtype=torch.float32)
+    common = SimpleNamespace(
+        num_reqs=3,
+        query_start_loc=torch.tensor([0, 1, 6, 9], dtype=torch.int32),
+        seq_lens=torch.tensor([20, 5, 19], dtype=torch.int32),  # a decode, a prefill, a chunk
+        block_table_tensor=torch.tensor([[3, 1], [0, 0], [2, 4]], dtype=torch.int32),
+        slot_mapping=torch.tensor([19, 0, 1, 2, 3, 4, 64, 65, 66]),
+        max_query_len=5,
+        causal=True,
+    )
+    torch.manual_seed(0)
+    query, cache = torch.randn(9, 4, 8), torch.randn(5, 2, 16, 16)
+    got = []
+    for builder in (BACKEND.get_builder_cls(), TorchSDPAMetadataBuilderV1):
+        metadata = builder(spec, ["a"], None, torch.device("cpu")).build(0, common)
+        assert metadata.num_actual_tokens == 9
+        assert torch.equal(metadata.start_locations(), common.query_start_loc)
+        assert metadata.key_lengths().tolist() == [20, 5, 19]
+        layer = TorchSDPABackendImpl(4, 8, 0.3, 2)
+        out = torch.zeros(9, 4, 8)
+        got.append(layer.forward(None, query, None, None, cache, metadata, out))
+    assert torch.equal(*got) and bool(got[0].abs().min(-1).values.ne(0).all())
+
+
+def test_values_of_another_size_than_keys() -> None:
+    """vLLM does not pass the values' size to the constructor: the first write tells."""
+    with set_current_vllm_config(VllmConfig()):
+        layer = BACKEND.get_impl_cls()(2, 8, 0.2, 2, None, None, "auto")
+    cache = torch.zeros(1, 2, 4, 12)
+    value = torch.randn(3, 2, 4)
+    layer.do_kv_cache_update(None, torch.randn(3, 2, 8), value, cache, torch.arange(3))
+    assert torch.equal(cache[0, :, :3, 8:].transpose(0, 1), value)
+
+
 @pytest.mark.parametrize(
     ("value", "path"),
     [
@@ -136,6 +176,7 @@ def test_slopes_keep_their_precision_in_a_bfloat16_model() -> None:
         pytest.param("0", None, id="0 leaves vLLM alone"),
         pytest.param("1", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="1 overrides CPU_ATTN"),
         pytest.param("strict", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="strict overrides CPU_ATTN"),
+        pytest.param(" Strict ", "v1_cpu.vllm_plugin.backend_0_32.CPUAttentionBackend", id="blanks and capitals"),
     ],
 )
 def test_register(monkeypatch: pytest.MonkeyPatch, value: str | None, path: str | None) -> None:
@@ -173,6 +214,7 @@ def test_unknown_release_warns_once_and_leaves_vllm_alone(monkeypatch: pytest.Mo
     ("part", "name", "value"),
     [
         pytest.param("parallel_config", "decode_context_parallel_size", 2, id="a context divided over ranks"),
+        pytest.param("parallel_config", "prefill_context_parallel_size", 2, id="a prompt divided over ranks"),
         pytest.param("cache_config", "cache_dtype", "nvfp4", id="a cache dtype we do not know"),
         pytest.param("model_config", "is_mm_prefix_lm", True, id="a multimodal prefix"),
         pytest.param("model_config", "rswa_window", 64, id="R-SWA"),
@@ -201,6 +243,73 @@ def test_falls_back_for_a_configuration(monkeypatch: pytest.MonkeyPatch, part: s
     choice.decline.cache_clear()
     with pytest.raises(NotImplementedError, match="V1_CPU_BACKEND=strict"):
         _ = backend_0_32.CPUAttentionBackend
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        pytest.param("fault", "computes nonsense", id="a kernel that fails the self-test"),
+        pytest.param("kernel", "V1_CPU_KERNEL=cuda", id="a kernel that is not there"),
+    ],
+)
+def test_falls_back_for_a_kernel(monkeypatch: pytest.MonkeyPatch, cause: str, reason: str) -> None:
+    def refuse() -> None:
+        raise ValueError("V1_CPU_KERNEL=cuda: must be another")
+
+    warnings: list[str] = []
+    monkeypatch.setattr(choice, "logger", lambda: SimpleNamespace(warning=lambda text, *a: warnings.append(text % a)))
+    monkeypatch.setattr("v1_cpu.vllm_plugin.self_test.fault", lambda: "computes nonsense" if cause == "fault" else None)
+    if cause == "kernel":
+        monkeypatch.setattr("v1_cpu.select.which", refuse)
+    monkeypatch.setenv("V1_CPU_BACKEND", "1")
+    assert choice.serves(PLAIN) is False
+    assert len(warnings) == 1 and reason in warnings[0]
+
+
+def test_says_once_that_it_serves_and_not_after_it_is_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(choice, "logger", lambda: SimpleNamespace(info=lambda text, *a: said.append(text % a)))
+    monkeypatch.setenv("V1_CPU_BACKEND", "1")
+    assert choice.serves(PLAIN) is choice.serves(PLAIN) is True
+    assert len(said) == 1 and said[0].startswith("v1_cpu serves CPU attention: ")
+    monkeypatch.setenv("V1_CPU_BACKEND", "0")
+    assert choice.serves(PLAIN) is False
+
+
+def test_a_module_answers_with_nothing_else() -> None:
+    with pytest.raises(AttributeError, match="CPUAttentionBackends"):
+        _ = backend_0_32.CPUAttentionBackends
+
+
+@pytest.mark.parametrize(
+    ("value", "version", "cpu", "answer"),
+    [
+        pytest.param("1", "0.10.2", True, vllm_plugin.PLATFORM[2], id="a release without a registry"),
+        pytest.param("1", "0.11.0", True, vllm_plugin.PLATFORM[2], id="the last of them"),
+        pytest.param("1", "0.10.2", False, None, id="on another device"),
+        pytest.param("1", "0.11.1", True, None, id="a release with one"),
+        pytest.param("0", "0.10.2", True, None, id="not asked for"),
+    ],
+)
+def test_platform(monkeypatch: pytest.MonkeyPatch, value: str, version: str, cpu: bool, answer: str | None) -> None:
+    monkeypatch.setenv("V1_CPU_BACKEND", value)
+    monkeypatch.setattr("vllm.version.__version__", version)
+    monkeypatch.setattr("vllm.platforms.cpu_platform_plugin", lambda: "cpu" if cpu else None)
+    assert vllm_plugin.platform() == answer
+
+
+def test_a_release_without_a_registry_is_left_to_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("V1_CPU_BACKEND", "strict")
+    monkeypatch.setattr("vllm.__version__", "0.10.2")
+    vllm_plugin.register()
+    assert not registry.AttentionBackendEnum.CPU_ATTN.is_overridden()
+
+
+def test_the_registry_s_older_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, vllm_plugin.REGISTRIES[0], None)  # an import of it fails
+    older = SimpleNamespace()
+    monkeypatch.setitem(sys.modules, vllm_plugin.REGISTRIES[1], older)
+    assert vllm_plugin._registry() is older
 
 
 def test_the_plugin_costs_nothing_unless_asked_for() -> None:

@@ -1,22 +1,27 @@
 """What vLLM's own test of its CPU attention (tests/kernels/attention/test_cpu_attn.py) covers, covered here for ours.
 
-Point by point, theirs, then ours:
+Test by test, theirs (without `test_varlen_`), then ours:
 
-- heads 4/4, 8/2, 9/3: `HEADS`, in every case.
-- head sizes 80, 96, 112, 128, 512: `HEAD_SIZES`; tests/v1_cpu/test_grid.py has twelve more.
-- bfloat16, float16, float32: `DTYPES`.
-- windows none and 256, causal and, for encoders, symmetric: `WINDOWS`.
-- blocks of 48, 96, 128: `BLOCK_SIZES`; ours takes every size.
-- a batch of decodes, one of prefills and chunks, a mixed one, up to 7,812 keys and 2,345 queries: `LENS`.
-- encoders of 1 to 7,812 tokens without a cache: `test_encoders`. Theirs writes a scratch cache first; ours reads the keys as given.
-- soft cap 50, ALiBi (also for a number of heads that is no power of two), sinks up to 15: `FEATURES`.
-- each of those over a float8 cache, e4m3 and e5m2: `CACHES`. Theirs allows 0.2 and 0.3 of absolute error against no
-  float8; ours is held against what the cache holds, and so to the bound of the query's dtype.
-- work divided over the keys of a request, or not: ours is the plan's matter; a decode alone with 7,812 keys is divided
-  (tests/v1_cpu/native looks at the plan itself).
-- instruction sets vec, vec16, amx: ours are tested one by one in tests/v1_cpu/native; here the chosen one. NEON and RVV: the
-  portable kernel serves there.
-- a block table that names a block twice: random tables, as theirs.
+| theirs | ours |
+|---|---|
+| encoder_attention_vec, _amx: 1 to 7,812 tokens, window none and symmetric 256, each dtype, heads and sizes | `test_encoders` |
+| with_paged_kv_normal_vec, _amx: decodes, prefills and chunks, mixed; blocks of 96 and 128, each dtype and cache | `test_batches` at their lengths; `test_the_whole_product` at an eighth of them |
+| with_paged_kv_normal_vec16: blocks of 48, sizes 80 and 112 too | `test_sizes`, `test_the_whole_product` |
+| with_paged_kv_normal_neon, _rvv | tests/v1_cpu/native runs NEON's kernels under an emulator; RISC-V has the portable kernel, and no test |
+| with_paged_kv_softcap: 50 | `test_features` |
+| with_paged_kv_alibi, also for 9 heads, no power of two | `test_features` |
+| with_paged_kv_sink: up to 15 | `test_features` |
+| with_paged_kv_fp8: e4m3 and e5m2, with soft cap, ALiBi and sinks over them, and scales | `test_batches`, `test_features`, `test_scales` |
+
+Where ours is not theirs:
+
+- Every result of theirs is taken with the keys of a request divided over threads and not divided: ours with a plan, which
+  divides them, and without one.
+- A float8 cache is held against what the cache holds, to the bound of the query's dtype. Theirs allows 0.2 and 0.3 of
+  absolute error against a cache without float8.
+- Encoders read keys and values as given; theirs writes them to a scratch cache first.
+- Instruction sets are tested one by one in tests/v1_cpu/native; here the chosen one.
+- A block table names a block twice: random tables, as theirs.
 
 The reference is float64 over sampled rows: nothing is shared with a kernel.
 """
@@ -85,39 +90,76 @@ def rows_of(query: Any, key: Any, value: Any, scale: float, window: int | None, 
 
 def paged(
     lens: list[tuple[int, int]], heads: tuple[int, int], size: int, dtype: str, block: int, window: int | None,
-    cache_dtype: str, feature: str,
+    cache_dtype: str, feature: str, scales: tuple[float, float] = (1.0, 1.0),
 ) -> float:  # fmt: skip
-    """Largest error over the sampled rows of a paged batch."""
+    """Largest error over the sampled rows of a paged batch, with a plan and without; not a number if one is."""
     torch.manual_seed(0)
     kind = getattr(torch, dtype)
     key, value = (torch.randn(BLOCKS * block, heads[1], size).clamp(-3, 3).to(kind) for _ in range(2))
     cache = v1_cpu.allocate_kv_cache(BLOCKS, block, heads[1], size, kind, kv_cache_dtype=cache_dtype)
-    v1_cpu.write_kv_cache(key, value, cache, torch.arange(BLOCKS * block))
+    by = {"k_scale": scales[0], "v_scale": scales[1]}
+    v1_cpu.write_kv_cache(key, value, cache, torch.arange(BLOCKS * block), **by)
     width = max(-(-keys // block) for _, keys in lens)
     table = torch.randint(0, BLOCKS, (len(lens), width), dtype=torch.int32)
     starts = torch.tensor([0, *itertools.accumulate(q for q, _ in lens)], dtype=torch.int32)
     query = torch.randn(int(starts[-1]), heads[0], size).to(kind)
     more = options(feature, heads[0])
     scale = size**-0.5
-    out = v1_cpu.paged_attention(
-        query, cache, query_start_loc=starts, seq_lens=torch.tensor([s for _, s in lens], dtype=torch.int32),
-        block_table=table, scale=scale, sliding_window=window, **more,
+    lengths = torch.tensor([s for _, s in lens], dtype=torch.int32)
+    plan = v1_cpu.make_plan(
+        query_start_loc=starts, seq_lens=lengths, num_heads=heads[0], num_kv_heads=heads[1], head_size=size,
+        block_size=block, dtype=kind, kv_cache_dtype=cache.dtype, sliding_window=window,
     )  # fmt: skip
-    worst = 0.0
+    outs = [
+        v1_cpu.paged_attention(
+            query, cache, query_start_loc=starts, seq_lens=lengths, block_table=table, scale=scale,
+            sliding_window=window, plan=chosen, **by, **more,
+        )
+        for chosen in (plan, None)
+    ]  # fmt: skip
+    errors = []
     for i, (queries, keys) in enumerate(lens):
         first = int(starts[i])
-        held = v1_cpu.read_kv_cache(cache, table[i], keys)  # dense, what the cache holds
+        held = v1_cpu.read_kv_cache(cache, table[i], keys, **by)  # dense, what the cache holds
         wanted = rows_of(query[first : first + queries], *held, scale, window, True, **more)
-        for row, expected in wanted.items():
-            worst = max(worst, float((out[first + row].double() - expected).abs().max()))
-    return worst
+        errors += [
+            (out[first + row].double() - expected).abs().max() for row, expected in wanted.items() for out in outs
+        ]
+    return float(torch.stack(errors).max())
 
 
 @pytest.mark.parametrize("lens", LENS)
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("dtype", "cache_dtype"),
+    [
+        *((dtype, "auto") for dtype in DTYPES),
+        ("bfloat16", "fp8_e4m3"),
+        pytest.param("float32", "fp8_e5m2", marks=pytest.mark.slow),
+        pytest.param("float16", "fp8_e4m3", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("window", WINDOWS)
-def test_batches(lens: str, dtype: str, window: int | None) -> None:
-    assert paged(LENS[lens], (8, 2), 96, dtype, 96, window, "auto", "plain") <= DTYPES[dtype]
+def test_batches(lens: str, cache_dtype: str, dtype: str, window: int | None) -> None:
+    heads, block = ((8, 2), 96) if cache_dtype == "auto" else ((4, 4), 128)
+    assert paged(LENS[lens], heads, 96, dtype, block, window, cache_dtype, "plain") <= DTYPES[dtype]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lens", LENS)
+@pytest.mark.parametrize("cache_dtype", CACHES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_whole_product(lens: str, cache_dtype: str, dtype: str) -> None:
+    shorter = [(-(-queries // 8), -(-keys // 8)) for queries, keys in LENS[lens]]
+    for heads, size, block, window in itertools.product(HEADS, HEAD_SIZES, BLOCK_SIZES, WINDOWS):
+        error = paged(shorter, heads, size, dtype, block, window, cache_dtype, "plain")
+        assert error <= DTYPES[dtype], (heads, size, block, window)
+
+
+@pytest.mark.parametrize("cache_dtype", CACHES[1:])
+@pytest.mark.parametrize("scales", [(0.5, 2.0), (0.03, 0.07)], ids=str)
+def test_scales(cache_dtype: str, scales: tuple[float, float]) -> None:
+    lens = [(40, 700), (1, 1234), (3, 16)]
+    assert paged(lens, (8, 2), 96, "bfloat16", 128, None, cache_dtype, "plain", scales) <= DTYPES["bfloat16"]
 
 
 @pytest.mark.parametrize("heads", HEADS, ids=str)
@@ -140,10 +182,11 @@ def test_features(feature: str, cache_dtype: str, heads: tuple[int, int], window
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("window", WINDOWS)
-def test_encoders(dtype: str, window: int | None) -> None:
+@pytest.mark.parametrize(("heads", "size"), [((9, 3), 96), ((4, 4), 128), ((8, 2), 512)], ids=str)
+def test_encoders(dtype: str, window: int | None, heads: tuple[int, int], size: int) -> None:
     torch.manual_seed(0)
-    kind, heads, size = getattr(torch, dtype), (9, 3), 96
-    lens = ENCODERS[:4] if dtype == "float32" else ENCODERS
+    kind = getattr(torch, dtype)
+    lens = ENCODERS if (dtype, size) == ("bfloat16", 96) else ENCODERS[:4]
     starts = torch.tensor([0, *itertools.accumulate(lens)], dtype=torch.int32)
     query, key, value = (torch.randn(sum(lens), h, size).to(kind) for h in (heads[0], heads[1], heads[1]))
     out = v1_cpu.varlen_attention(

@@ -85,6 +85,11 @@ def adapter_source(release: str) -> ast.Module:
     return ast.parse((ROOT / (module.replace(".", "/") + ".py")).read_text())
 
 
+def stand_in(name: str) -> type:
+    """A class of vLLM's that demands and offers nothing, and keeps what it is given."""
+    return type(name, (), {"__init__": lambda self, *given: setattr(self, "given", given)})
+
+
 @functools.cache
 def ours(release: str) -> types.ModuleType:
     """The release's adapter, imported over stand-ins for the vLLM it names: bases that demand and offer nothing."""
@@ -96,7 +101,7 @@ def ours(release: str) -> types.ModuleType:
             for i in range(1, len(parts) + 1):
                 stand_ins.setdefault(".".join(parts[:i]), types.ModuleType(".".join(parts[:i])))
             for alias in node.names:
-                setattr(stand_ins[node.module], alias.name, type(alias.name, (), {"__init__": lambda self, *a: None}))
+                setattr(stand_ins[node.module], alias.name, stand_in(alias.name))
     if "vllm.v1.kv_cache_interface" in stand_ins:
         stand_ins["vllm.v1.kv_cache_interface"].KVCacheLayout = types.SimpleNamespace(LBHNC="LBHNC")  # type: ignore[attr-defined]
     kept = {name: sys.modules.get(name) for name in [*stand_ins, module]}
@@ -233,6 +238,50 @@ def test_what_the_runner_reads_is_there(release: str) -> None:
         and name not in base_text[own]
     }
     assert not missing
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_who_writes_the_cache_and_in_which_blocks(release: str) -> None:
+    module, apart = ours(release), _release(release) >= (0, 29)
+    assert module.V1CPUImpl.forward_includes_kv_cache_update is not apart
+    assert module.V1CPUBackend.forward_includes_kv_cache_update is not apart
+    if not adapter(release):
+        return
+    assert [size.given for size in module.V1CPUBackend.get_supported_kernel_block_sizes()] == [(1,)]
+    if not apart:  # cross-attention works out its slots in build()
+        assert module.V1CPUMetadataBuilder.supports_update_block_table is False
+    if _release(release) < (0, 11, 3):
+        assert [size.given for size in module.V1CPUBackend.supported_kernel_block_sizes] == [(1,)] or apart
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_which_class_a_module_answers_with(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, cpu_attn = ours(release), types.ModuleType("vllm.v1.attention.backends.cpu_attn")
+    cpu_attn.TorchSDPABackend = module.__dict__.get("_VllmBackend", object)  # type: ignore[attr-defined]
+    config = types.ModuleType("vllm.config")
+    config.get_current_vllm_config = dict  # type: ignore[attr-defined]
+    for name in ("vllm", "vllm.v1", "vllm.v1.attention", "vllm.v1.attention.backends"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, "vllm.config", config)
+    monkeypatch.setitem(sys.modules, cpu_attn.__name__, cpu_attn)
+    monkeypatch.setattr(module, "serves", lambda config: True)
+    assert module.CPUAttentionBackend is module.V1CPUBackend
+    monkeypatch.setattr(module, "serves", lambda config: False)
+    assert module.CPUAttentionBackend is cpu_attn.TorchSDPABackend  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="CPUAttentionBackends"):
+        _ = module.CPUAttentionBackends
+
+
+@pytest.mark.parametrize("release", BEFORE)
+def test_the_platform_replaces_vllm_s_own_class_alone(release: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ours(release)
+    for path, answer in (
+        (module.OWN, f"{module.__name__}.CPUAttentionBackend"),
+        ("another.Backend", "another.Backend"),
+    ):
+        named = classmethod(lambda cls, *args, path=path: path)
+        monkeypatch.setattr(module.CpuPlatform, "get_attn_backend_cls", named, raising=False)
+        assert module.V1CpuPlatform.get_attn_backend_cls(None, 64) == answer
 
 
 @pytest.mark.parametrize("release", RELEASES)

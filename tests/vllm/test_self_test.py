@@ -64,3 +64,54 @@ def test_a_kernel_that_raises_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "paged_attention", broken)
     verdict = self_test.fault()
     assert verdict is not None and "RuntimeError: illegal instruction set" in verdict
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("function", ["paged_attention", "varlen_attention"])
+def test_a_kernel_that_is_wrong_in_one_dtype_is_found(
+    monkeypatch: pytest.MonkeyPatch, function: str, name: str
+) -> None:
+    real, dtype = getattr(self_test, function), getattr(torch, name)
+
+    def wrong(query: Any, *args: Any, **kwargs: Any) -> Any:
+        return real(query, *args, **kwargs) * (1.5 if query.dtype is dtype else 1.0)
+
+    monkeypatch.setattr(self_test, function, wrong)
+    verdict = self_test.fault()
+    assert verdict is not None and name in verdict
+
+
+@pytest.mark.parametrize("argument", ["sliding_window", "sinks"])
+def test_what_only_bfloat16_ignores_is_found(monkeypatch: pytest.MonkeyPatch, argument: str) -> None:
+    real = self_test.paged_attention
+
+    def wrong(query: Any, *args: Any, **kwargs: Any) -> Any:
+        return real(query, *args, **{**kwargs, **({argument: None} if query.dtype is torch.bfloat16 else {})})
+
+    monkeypatch.setattr(self_test, "paged_attention", wrong)
+    assert self_test.fault() is not None
+
+
+def test_a_float8_cache_that_is_read_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = self_test.paged_attention
+
+    def wrong(query: Any, cache: Any, **kwargs: Any) -> Any:
+        return real(query, cache, **kwargs, **({"v_scale": 2.0} if cache.dtype is torch.float8_e4m3fn else {}))
+
+    monkeypatch.setattr(self_test, "paged_attention", wrong)
+    verdict = self_test.fault()
+    assert verdict is not None and "fp8" in verdict
+
+
+def test_a_kernel_that_takes_blocks_in_their_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = self_test.paged_attention
+
+    def wrong(*args: Any, block_table: Any, seq_lens: Any, **kwargs: Any) -> Any:
+        needed = (seq_lens + 15) // 16
+        first = needed.cumsum(0) - needed
+        ordered = first[:, None] + torch.arange(block_table.shape[1])
+        table = ordered.clamp(max=int(block_table.max())).int()
+        return real(*args, block_table=table, seq_lens=seq_lens, **kwargs)
+
+    monkeypatch.setattr(self_test, "paged_attention", wrong)
+    assert self_test.fault() is not None

@@ -15,9 +15,8 @@ from vllm.config import get_current_vllm_config
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend as _VllmBackend
 from vllm.v1.attention.backends.utils import AttentionMetadataBuilder
 
-from v1_cpu.backend import TorchSDPAMetadataBuilderV1
 from v1_cpu.vllm_plugin.choice import serves
-from v1_cpu.vllm_plugin.classes import Backend, Impl
+from v1_cpu.vllm_plugin.classes import Backend, Builder, Impl
 
 
 class V1CPUBackend(Backend, AttentionBackend):
@@ -39,8 +38,8 @@ class V1CPUBackend(Backend, AttentionBackend):
         return [MultipleOf(1)]
 
 
-class V1CPUMetadataBuilder(TorchSDPAMetadataBuilderV1, AttentionMetadataBuilder):
-    """Batches in the runner's order. Encoder-only and cross-attention layers derive from it inside vLLM."""
+class V1CPUMetadataBuilder(Builder, AttentionMetadataBuilder):
+    """Encoder-only and cross-attention layers derive from it inside vLLM."""
 
     supports_update_block_table: bool = False
 

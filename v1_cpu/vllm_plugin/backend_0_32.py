@@ -16,10 +16,9 @@ from vllm.v1.attention.backend import AttentionBackend, AttentionImpl, Attention
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend as _VllmBackend
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
-from v1_cpu.backend import TorchSDPAMetadataBuilderV1
 from v1_cpu.specs import AttentionType
 from v1_cpu.vllm_plugin.choice import serves
-from v1_cpu.vllm_plugin.classes import Backend, Impl
+from v1_cpu.vllm_plugin.classes import Backend, Builder, Impl
 
 
 class V1CPUBackend(Backend, AttentionBackend):
@@ -46,8 +45,8 @@ class V1CPUBackend(Backend, AttentionBackend):
         return (KVCacheLayout.LBHNC,)
 
 
-class V1CPUMetadataBuilder(TorchSDPAMetadataBuilderV1, AttentionMetadataBuilder):
-    """Batches in the runner's order. Encoder-only and cross-attention layers derive from it inside vLLM."""
+class V1CPUMetadataBuilder(Builder, AttentionMetadataBuilder):
+    """Encoder-only and cross-attention layers derive from it inside vLLM."""
 
     def __init__(self, kv_cache_spec: Any, layer_names: list[str], vllm_config: Any, device: torch.device) -> None:
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)

@@ -13,9 +13,8 @@ from vllm.attention.backends.abstract import AttentionBackend, AttentionImpl
 from vllm.platforms.cpu import CpuPlatform
 from vllm.v1.attention.backends.utils import AttentionMetadataBuilder
 
-from v1_cpu.backend import TorchSDPAMetadataBuilderV1
 from v1_cpu.vllm_plugin.choice import serves
-from v1_cpu.vllm_plugin.classes import Backend, Impl
+from v1_cpu.vllm_plugin.classes import Backend, Builder, Impl
 
 OWN = "vllm.v1.attention.backends.cpu_attn.TorchSDPABackend"
 
@@ -46,7 +45,7 @@ class V1CPUBackend(Backend, AttentionBackend):
         return V1CPUMetadataBuilder
 
 
-class V1CPUMetadataBuilder(TorchSDPAMetadataBuilderV1, AttentionMetadataBuilder):
+class V1CPUMetadataBuilder(Builder, AttentionMetadataBuilder):
     """Takes the arguments of 0.10 and of 0.11."""
 
 

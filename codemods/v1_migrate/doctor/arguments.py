@@ -38,6 +38,7 @@ class Arguments:
     options: tuple[str, ...] = ()  # "--swap-space", as a command line spells them
     unread: tuple[str, ...] = ()  # keywords whose value is no literal
     variables: dict[str, str] = field(default_factory=dict)  # set in front of a command
+    command: bool = False  # the `vllm` command, not `python -m` or a call
 
     def get(self, name: str, default: Any = None) -> Any:
         return self.values.get(name, default)
@@ -93,6 +94,7 @@ def _serve(words: list[str]) -> Arguments:
     while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
         name, _, value = words.pop(0).partition("=")
         variables[name] = value
+    command = words[:1] == ["vllm"]
     if words[:2] == ["vllm", "serve"] or (words[1:2] == ["-m"] and words[2:3] and words[2] in _MODULE):
         words = words[2 if words[0] == "vllm" else 3 :]
     elif words[:1] == ["serve"]:
@@ -114,7 +116,7 @@ def _serve(words: list[str]) -> Arguments:
         if not equals and rest and not _is_option(rest[0]):
             given = _value(rest.pop(0))
         _set(values, name.lstrip("-").replace("-", "_"), given)
-    return Arguments("serve", values, tuple(words), tuple(options), variables=variables)
+    return Arguments("serve", values, tuple(words), tuple(options), variables=variables, command=command)
 
 
 def _set(values: dict[str, Any], name: str, value: Any) -> None:

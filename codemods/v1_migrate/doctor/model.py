@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 _ALIBI = ("bloom", "mpt", "falcon-rw", "baichuan-13b")
-_STATE_SPACE = ("mamba", "jamba", "bamba", "zamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "plamo2")
+_SINKS = ("gpt_oss",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,8 @@ class Model:
     alibi: bool = False
     mla: bool = False
     encoder_decoder: bool = False
-    state_space: bool = False
+    sinks: bool = False
+    chunk_size: int | None = None
 
     def features(self) -> list[str]:
         """Rows of the capability table that this model needs."""
@@ -34,6 +35,8 @@ class Model:
             "alibi": self.alibi,
             "mla": self.mla,
             "cross-attention": self.encoder_decoder,
+            "sinks": self.sinks,
+            "chunked-local": self.chunk_size is not None,
         }
         return [feature for feature, needed in wanted.items() if needed]
 
@@ -71,5 +74,6 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
         alibi=kind in _ALIBI or bool(part.get("alibi")) or bool((part.get("attn_config") or {}).get("alibi")),
         mla=part.get("kv_lora_rank") is not None,
         encoder_decoder=bool(config.get("is_encoder_decoder")),
-        state_space=any(word in kind for word in _STATE_SPACE),
+        sinks=kind in _SINKS,
+        chunk_size=part.get("attention_chunk_size"),
     )

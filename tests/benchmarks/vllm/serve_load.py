@@ -1,7 +1,9 @@
 """A server on v1_cpu under load: `python serve_load.py OUT.json`, on loopback only, bounded.
 
 1. `vllm bench serve` sends random prompts at rising rates, REQUESTS in all: none may be lost.
-2. The server's process tree is killed without warning and started again: it must answer as before.
+2. It ends in three ways (all its processes killed while it answers; its engine's process killed while it answers; asked
+   to stop when it is idle, as vLLM's does not end otherwise) and is started again each time: nothing of it may be left,
+   and it must answer as before.
 3. SHORT requests of a few tokens: the resident memory of the process tree must not grow.
 
 `V1_CPU_BACKEND` is "strict" unless it is set. Exit code 1 if any of the three does not hold.
@@ -9,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -18,6 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,7 @@ PORT = int(os.environ.get("PORT", "8137"))
 BASE = f"http://127.0.0.1:{PORT}"
 REQUESTS, RATES = 200, (2, 4, 8, 16)  # requests in all, and per second
 SHORT, WARM = 2000, 200
+PATIENCE = 60
 VLLM = """
 import importlib.metadata as metadata
 version = metadata.version
@@ -64,8 +69,58 @@ def start(model: str, log: Path) -> subprocess.Popen[bytes]:
 
 def stop(server: subprocess.Popen[bytes]) -> None:
     """End the server and what it started, at once."""
-    os.killpg(server.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
     server.wait()
+
+
+def members(server: subprocess.Popen[bytes]) -> dict[int, str]:
+    """Living processes of the server's group, and what each calls itself."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+            if int(group) == server.pid and state != "Z":
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def kill_all(server: subprocess.Popen[bytes]) -> None:
+    os.killpg(server.pid, signal.SIGKILL)
+
+
+def ask_to_stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+
+
+def kill_engine(server: subprocess.Popen[bytes]) -> None:
+    (engine,) = [pid for pid, name in members(server).items() if "EngineCore" in name]
+    os.kill(engine, signal.SIGKILL)
+
+
+def end(server: subprocess.Popen[bytes], way: Callable[[subprocess.Popen[bytes]], None]) -> dict[str, Any]:
+    """End a server. It has PATIENCE seconds to be gone, its children too."""
+    with ThreadPoolExecutor(1) as pool:
+        lost = pool.submit(complete, [9, 8, 7], 4 if way is ask_to_stop else 900)
+        if way is ask_to_stop:
+            lost.result()
+        time.sleep(1)
+        begun = time.monotonic()
+        way(server)
+        while (server.poll() is None or members(server)) and time.monotonic() - begun < PATIENCE:
+            time.sleep(0.1)
+        taken, left = round(time.monotonic() - begun, 1), list(members(server).values())
+        stop(server)
+        error = lost.exception()
+    return {
+        "way": way.__name__,
+        "exit_code": server.returncode,
+        "seconds": taken,
+        "left": left,
+        "request": type(error).__name__ if error else "answered",
+    }
 
 
 def complete(prompt: list[int], tokens: int) -> list[float]:
@@ -97,13 +152,9 @@ def bench(model: str, rate: int, out: Path) -> dict[str, Any]:
 def resident(server: subprocess.Popen[bytes]) -> int:
     """Bytes resident in all processes of the server's group."""
     total = 0
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-            if int(fields[2]) == server.pid or int(fields[3]) == server.pid:
-                total += int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, IndexError, ValueError):
-            continue
+    for pid in members(server):
+        with contextlib.suppress(OSError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return total
 
 
@@ -126,9 +177,11 @@ def check(model: str, out: Path) -> int:
     try:
         rounds = [bench(model, rate, out.with_suffix(f".{rate}.json")) for rate in RATES]
         before = complete([5, 6, 7, 8], 16)
-        stop(server)
-        server = start(model, log)
-        after = complete([5, 6, 7, 8], 16)
+        deaths = []
+        for way in (kill_all, ask_to_stop, kill_engine):
+            death = end(server, way)
+            server = start(model, log)
+            deaths.append({**death, "same_after_restart": complete([5, 6, 7, 8], 16) == before})
         short_requests(WARM)
         sizes = [resident(server)]
         for _ in range(4):
@@ -139,14 +192,15 @@ def check(model: str, out: Path) -> int:
     lost = REQUESTS - sum(found["completed"] for found in rounds)
     verdict = {
         "lost": lost,
-        "same_after_restart": before == after,
+        "deaths": deaths,
         "resident_mib": [size >> 20 for size in sizes],
         "grew_mib": (sizes[-1] - sizes[0]) >> 20,
         "rounds": rounds,
     }
     out.write_text(json.dumps(verdict, indent=2) + "\n")
     print(json.dumps(verdict, indent=2))
-    return int(lost != 0 or before != after or sizes[-1] - sizes[0] > GROWTH)
+    harmed = [death for death in deaths if death["left"] or not death["same_after_restart"]]
+    return int(lost != 0 or bool(harmed) or sizes[-1] - sizes[0] > GROWTH)
 
 
 if __name__ == "__main__":

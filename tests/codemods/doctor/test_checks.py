@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from v1_migrate.doctor import arguments, model
+from v1_migrate.doctor import arguments, capabilities, model, probe
 from v1_migrate.doctor.checks import GIB, RULES, Case, check
 from v1_migrate.doctor.model import Model, from_config
 from v1_migrate.doctor.settings import settings
@@ -47,6 +47,7 @@ CASES = [
     pytest.param(case("0.10.2", "enable_prompt_embeds=True"), ERROR, "falls back", case("0.11.0", "enable_prompt_embeds=True"), id="prompt embeddings"),
     pytest.param(case("0.11.0", "max_num_partial_prefills=2"), ERROR, "falls back", case("0.11.1", "max_num_partial_prefills=2"), id="partial prefills"),
     pytest.param(case("0.32.0", "enable_sleep_mode=True"), ERROR, "Sleep mode", case("0.32.0", "enable_sleep_mode=False"), id="sleep mode"),
+    pytest.param(case("0.32.0", "distributed_executor_backend='ray'"), ERROR, "does not support ray", case("0.32.0", "distributed_executor_backend='mp'"), id="Ray"),
     pytest.param(case("0.11.0", VLLM_USE_V1="0"), ERROR, "asks for V0", case("0.11.0", VLLM_USE_V1="1"), id="the switch asks for V0"),
     pytest.param(case("0.32.0", VLLM_USE_V1="0"), INFO, "not read since 0.11.1", case("0.32.0"), id="the switch is not read"),
     pytest.param(case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA"), ERROR, "fall back to V0", case("0.10.0", VLLM_ATTENTION_BACKEND="TORCH_SDPA_VLLM_V1"), id="TORCH_SDPA in 0.10.0"),
@@ -125,6 +126,41 @@ def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str,
     assert found is not None and found.values == values and found.options == options
 
 
+def test_words_that_are_no_numbers_stay_words() -> None:
+    found = arguments.read(["vllm serve m --a null --b true --c '\"x\"' --d 1.5"])
+    assert found is not None and found.values == {"model": "m", "a": "null", "b": "true", "c": '"x"', "d": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("release", "column"),
+    [("0.9.2", "v0"), ("0.10.0", "g1"), ("0.11.0", "g1"), ("0.11.1", "g2"), ("0.31.0", "g2"), ("0.32.0", "g3")],
+)
+def test_the_table_s_column_for_a_release(release: str, column: str) -> None:
+    assert capabilities.column(release) == column
+    assert all(row[column] for row in capabilities.rows().values()) and "mla" in capabilities.rows()
+
+
+def test_assignments_before_a_command() -> None:
+    found = arguments.read(["A=b=c D= vllm serve m"])
+    assert found is not None and found.variables == {"A": "b=c", "D": ""}
+
+
+@pytest.mark.parametrize(
+    ("release", "words", "cache"),
+    [
+        pytest.param("0.32.0", "kv_cache_memory_bytes=123", "123 bytes", id="read"),
+        pytest.param("0.19.1", "kv_cache_memory_bytes=123", "32.0 GiB", id="not yet read"),
+    ],
+)
+def test_a_cache_given_in_bytes(release: str, words: str, cache: str) -> None:
+    assert cache in settings(case(release, words))[0].value
+
+
+def test_memory_of_this_machine() -> None:
+    nodes = probe.memory_nodes()
+    assert nodes and all(0 < node["available"] <= node["total"] for node in nodes)
+
+
 @pytest.mark.parametrize(
     ("config", "features"),
     [
@@ -135,6 +171,8 @@ def test_arguments(words: list[str], values: dict[str, Any], options: tuple[str,
         pytest.param({"model_type": "mpt", "attn_config": {"alibi": True}}, ["alibi"], id="ALiBi by its setting"),
         pytest.param({"kv_lora_rank": 512}, ["mla"], id="MLA"),
         pytest.param({"is_encoder_decoder": True}, ["cross-attention"], id="cross-attention"),
+        pytest.param({"model_type": "gpt_oss", "sliding_window": 8}, ["sliding-window", "sinks"], id="sinks"),
+        pytest.param({"text_config": {"attention_chunk_size": 8}}, ["chunked-local"], id="chunked local attention"),
     ],
 )  # fmt: skip
 def test_what_a_model_needs(config: dict[str, Any], features: list[str]) -> None:
