@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABCMeta
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import EnumMeta
 from typing import TYPE_CHECKING, Any
 
 from .contracts import misfits, widened
@@ -97,7 +98,9 @@ _replaced: dict[tuple[type, str], Any] = {}  # what stood in vLLM's classes befo
 def class_face(
     legacy: Legacy, target: type, members: tuple[str, ...], params: Any, say: Say, mixin: type | None
 ) -> Any:
-    """The face of a class; vLLM's class itself where it cannot be subclassed (enumerations, models of libraries)."""
+    """The face of a class; vLLM's class itself where it cannot be subclassed (models of libraries)."""
+    if isinstance(target, EnumMeta):
+        return _enum_face(legacy, target, members)
     if type(target) not in (type, ABCMeta):
         return target
     module, _, name = legacy.dotted.rpartition(".")
@@ -113,6 +116,46 @@ def class_face(
         return LegacyMeta(name, (mixin, target) if mixin else (target,), space)
     except TypeError:  # final
         return target
+
+
+class _EnumMeta(type):
+    """The class of faces of enumerations, which cannot be subclassed: all is asked of vLLM's."""
+
+    __v1_compat__: tuple[Legacy, EnumMeta, tuple[str, ...]]
+
+    def __getattr__(cls, name: str) -> Any:
+        legacy, target, members = cls.__v1_compat__
+        if name in members and not hasattr(target, name):
+            raise AttributeError(f"{legacy.dotted}.{name}: {legacy.words}")
+        return getattr(target, name)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.__v1_compat__[1](*args, **kwargs)
+
+    def __getitem__(cls, name: str) -> Any:
+        return getattr(cls, name) if name in cls.__v1_compat__[2] else cls.__v1_compat__[1][name]
+
+    def __iter__(cls) -> Iterator[Any]:
+        return iter(cls.__v1_compat__[1])
+
+    def __len__(cls) -> int:
+        return len(cls.__v1_compat__[1])
+
+    def __contains__(cls, member: object) -> bool:
+        members: list[Any] = list(cls)
+        return member in members
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.__v1_compat__[1])
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, cls.__v1_compat__[1])
+
+
+def _enum_face(legacy: Legacy, target: EnumMeta, members: tuple[str, ...]) -> type:
+    module, _, name = legacy.dotted.rpartition(".")
+    space = {"__module__": module, "__doc__": legacy.words, "__v1_compat__": (legacy, target, members)}
+    return _EnumMeta(name, (), space)
 
 
 def function_face(legacy: Legacy, target: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+
     from .serve import Server
+else:  # importing them would cost every process of V1_COMPAT a tenth of a second
+    MetaPathFinder = Loader = object
 
 ROOT = "vllm"
 ORIGIN = "v1_compat"

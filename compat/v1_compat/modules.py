@@ -11,6 +11,7 @@ from . import switch
 from .serve import NotServed, Server
 
 HOOK = "__getattr__"
+OPERATIONS = "vllm._custom_ops"
 
 
 class LegacyModule(ModuleType):
@@ -99,7 +100,9 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
 
 
 def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
-    """What vllm.envs needs beside."""
+    """What vllm.envs and vllm._custom_ops need beside."""
+    if module.__name__ == OPERATIONS:
+        return _operations(server)
     if module.__name__ != switch.MODULE:
         return None
 
@@ -107,6 +110,20 @@ def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
         return server.table.find(f"{switch.MODULE}.{name}") is not None
 
     return switch.wrap_is_set(module, legacy)
+
+
+def _operations(server: Server) -> Callable[[], None] | None:
+    """vLLM's functions whose operator its CPU build lacks get V0's. Its own are loaded by now."""
+    try:
+        from .legacy import torch_ops
+    except ImportError:  # no torch
+        return None
+
+    def say(name: str) -> None:
+        dotted = f"{OPERATIONS}.{name}"
+        server.say("V1M003", dotted, f"`{dotted}` has no operator in this vLLM. v1_compat's stands in.", "")
+
+    return torch_ops.unregister if torch_ops.register(say) else None
 
 
 def living() -> list[ModuleType]:

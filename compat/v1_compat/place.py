@@ -18,6 +18,10 @@ from types import CodeType, FrameType
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _FIND_SPEC = ("<frozen importlib.util>", f"importlib{os.sep}util.py")
+_BETWEEN = (  # what calls an operator that is written in Python; what imports modules under pytest
+    f"{os.sep}torch{os.sep}_ops.py",
+    f"{os.sep}_pytest{os.sep}assertion{os.sep}rewrite.py",
+)
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"})
 _STRICT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
 
@@ -138,7 +142,7 @@ def guarded(frame: FrameType | None) -> bool:
 
 
 def _machinery(filename: str) -> bool:
-    if filename.startswith(("<frozen ", _OURS)):
+    if filename.startswith(("<frozen ", _OURS)) or filename.endswith(_BETWEEN):
         return True
     return filename.startswith(_STDLIB) and "site-packages" not in filename and "dist-packages" not in filename
 

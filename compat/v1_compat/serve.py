@@ -149,7 +149,8 @@ class Server:
             rule, since = (legacy.rule, legacy.since) if legacy else ("V1M003", "")
             text = legacy.headline if legacy else f"`{dotted}` does not work in this vLLM."
             return Served(adapted[0], "adapter", rule, f"{text} v1_compat's stands in.", since)
-        if legacy is None and self.vllm is None and module in self._without_vllm and self.table.has(dotted):
+        known = legacy is not None or module in self._without_vllm
+        if self.vllm is None and known and self.table.has(dotted):
             legacy = self.table.own(dotted)
         if legacy is None:
             return None

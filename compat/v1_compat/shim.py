@@ -96,7 +96,7 @@ class Shim:
             self._server = Server(table, vllm, self.notices)
             if vllm is not None:
                 self._switch = Switch()
-                self._switch.neutralise(table.has("vllm.envs.VLLM_USE_V1"), self._say_switch)
+                self._switch.neutralise(lambda: table.has("vllm.envs.VLLM_USE_V1"), self._say_switch)
             return self._server
 
     def _say_switch(self, rule: str, text: str) -> None:

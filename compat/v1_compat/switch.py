@@ -60,12 +60,12 @@ class Switch:
     def __init__(self) -> None:
         self._before: str | None = None
 
-    def neutralise(self, read: bool, say: Say) -> None:
-        """Called when vllm is imported. `read`: this release still reads the variable."""
+    def neutralise(self, read: Callable[[], bool], say: Say) -> None:
+        """Called when vllm is imported. `read()`: this release still reads the variable."""
         if os.environ.get(VARIABLE) != "0":
             return
         text = f"VLLM_USE_V1=0 asks for V0, which is gone: {_ONLY_V1}."
-        if read:
+        if read():
             self._before = os.environ[VARIABLE]
             os.environ[VARIABLE] = "1"
             text += " It is set to 1 for this process, as this vLLM would refuse to start."

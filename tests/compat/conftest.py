@@ -35,6 +35,17 @@ def is_set(name):
         return name in os.environ
     raise AttributeError(f"no {name}")
 """,
+    "config.py": """
+import enum
+class CompilationMode(enum.IntEnum):
+    NONE = 0
+    VLLM_COMPILE = 3
+class VllmConfig: ...
+class CacheConfig: ...
+class ModelConfig: ...
+class ParallelConfig: ...
+class DeviceConfig: ...
+""",
     "sequence.py": "class IntermediateTensors: ...\n",
     "utils/__init__.py": "",
     "utils/math_utils.py": "def cdiv(a, b):\n    return -(a // -b)\ndef uses_cdiv():\n    return cdiv(7, 2)\n",

@@ -93,3 +93,26 @@ def test_beside_the_shim_it_is_one_object(vllm: Path) -> None:
     v1_compat.install("report")
     other = importlib.import_module("vllm.worker.cpu_worker").CPUWorker
     assert bridged("worker.cpu_worker").CPUWorker is other
+
+
+def test_a_class_of_the_bridge_is_subclassed_in_silence(recwarn: pytest.WarningsRecorder) -> None:
+    from v1_compat.bridge.worker.cpu_worker import CPUWorker
+
+    class Mine(CPUWorker): ...
+
+    assert issubclass(Mine, CPUWorker)
+    assert not [str(w.message) for w in recwarn if "CPUWorker" in str(w.message)]
+
+
+def test_a_module_of_vllm_that_lacks_a_dependency_says_which(
+    no_vllm: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_version.py").write_text("version = '0.32.0'\n")
+    (package / "sequence.py").write_text("import no_such_dependency\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.invalidate_caches()
+    with pytest.raises(ModuleNotFoundError, match="no_such_dependency"):
+        from v1_compat.bridge.sequence import IntermediateTensors  # noqa: F401

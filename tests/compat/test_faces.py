@@ -226,3 +226,17 @@ class TestSwitch:
             envs.VLLM_NONSENSE  # noqa: B018
         with pytest.raises(AttributeError):
             envs.is_set("VLLM_NONSENSE")
+
+
+def test_an_enumeration_with_other_members_says_what_became_of_them() -> None:
+    old, real = name("vllm.config.CompilationLevel"), name("vllm.config.CompilationMode")
+    assert old.NONE is real.NONE and old["NONE"] is real.NONE and old(3) is real.VLLM_COMPILE
+    assert list(old) == list(real) and len(old) == 2 and real.NONE in old
+    assert isinstance(real.NONE, old) and issubclass(real, old) and not isinstance(7, old)
+    assert "CompilationMode" in old.__doc__ and old.__name__ == "CompilationLevel"
+    for ask in (lambda: old.NO_COMPILATION, lambda: old["NO_COMPILATION"]):
+        with pytest.raises(AttributeError, match=r"CompilationLevel\.NO_COMPILATION: .*NO_COMPILATION is NONE"):
+            ask()
+    assert not hasattr(old, "PIECEWISE")
+    with pytest.raises(KeyError):
+        old["nothing"]

@@ -121,3 +121,8 @@ def test_without_vllm_it_is_not_said_to_be_there(no_vllm: None, run: Callable[..
     with pytest.raises(ModuleNotFoundError):
         run("from vllm import LLM\n")
     assert importlib.util.find_spec("vllm") is None
+
+
+def test_without_vllm_what_is_vllms_own_says_so(no_vllm: None, run: Callable[..., Any]) -> None:
+    said = run("from vllm.platforms import Platform\nclass Mine(Platform): ...\n")
+    assert [(s.line, "vLLM's own, and vLLM is not installed" in s.text) for s in said] == [(1, True), (2, True)]

@@ -22,7 +22,7 @@ def finders() -> int:
 
 
 def test_importing_the_package_imports_nothing_heavy(child: Any, tmp_path: Path) -> None:
-    text = "import sys, v1_compat; v1_compat.install()\nprint([m for m in ('torch', 'vllm', 'libcst', 'v1_migrate', 'ast', 'dis') if m in sys.modules])"
+    text = "import sys, v1_compat; v1_compat.install()\nprint([m for m in ('torch', 'vllm', 'libcst', 'v1_migrate', 'ast', 'dis', 'json', 'importlib.resources') if m in sys.modules])"
     assert child(["-c", text], cwd=tmp_path).stdout.strip() == "[]"
 
 

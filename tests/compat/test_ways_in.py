@@ -118,3 +118,42 @@ class TestPytestPlugin:
     ) -> None:
         found, out = self.run(child, tmp_path, small_vllm, *arguments, **env)
         assert found == code and says in out
+
+
+def test_a_run_of_pytest_in_a_program_leaves_the_shim_uninstalled(child: Any, vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it():\n    from vllm.utils import cdiv\n")
+    code = (
+        "import pytest, v1_compat\n"
+        "assert pytest.main(['-q', '-p', 'v1_compat.pytest_plugin', 'test_it.py']) == 0\n"
+        "print('afterwards:', v1_compat.mode())\n"
+    )
+    output = child(["-c", code], vllm.parent, cwd=tmp_path).stdout
+    assert "vllm.utils.cdiv" in output and "afterwards: off" in output
+
+
+@pytest.mark.parametrize("shown", [20, 1])
+def test_named_in_a_conftest_it_serves_and_lists_the_most_used_first(
+    child: Any, vllm: Path, tmp_path: Path, shown: int
+) -> None:
+    conftest = (
+        f'pytest_plugins = ["v1_compat.pytest_plugin"]\nimport v1_compat.pytest_plugin as p\np._SHOWN = {shown}\n'
+    )
+    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "test_it.py").write_text(
+        "def test_it():\n"
+        "    from vllm.utils import run_once\n"
+        "    for _ in range(3):\n"
+        "        from vllm.utils import cdiv\n"
+    )
+    output = child(["-m", "pytest", "-q", "test_it.py"], vllm.parent, cwd=tmp_path).stdout
+    listed = [line.split() for line in output.splitlines() if " V1M001 " in line and line.split()[0].isdigit()]
+    wanted = [(3, "vllm.utils.cdiv"), (1, "vllm.utils.run_once")][:shown]
+    assert [(int(count), name) for count, _, name in listed] == wanted
+    assert ("and 1 more" in output) is (shown == 1)
+
+
+def test_a_mode_that_does_not_exist_is_one_line_and_not_a_traceback(child: Any, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('ran')\n")
+    done = child(["-m", "v1_compat", "script.py"], cwd=tmp_path, check=False, V1_COMPAT="loud")
+    assert done.returncode == 2 and not done.stdout
+    assert "'loud' is no mode" in done.stderr and "Traceback" not in done.stderr

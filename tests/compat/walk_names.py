@@ -28,10 +28,13 @@ CPU_MODULES = (
         for m in "cpu_worker cpu_model_runner cpu_enc_dec_model_runner cpu_pooling_model_runner".split()
     ),
     *("vllm.worker.worker_base", "vllm.worker.model_runner_base", "vllm.core.block.cpu_gpu_block_allocator"),
-    *("vllm.platforms.cpu", "vllm.platforms.interface"),
+    *("vllm.platforms.cpu", "vllm.platforms.interface", "vllm._ipex_ops"),
 )
 CPU_NAMES = ("vllm.envs.VLLM_USE_V1", "vllm.envs.set_vllm_use_v1")
-OPERATIONS = ("reshape_and_cache", "paged_attention_v1", "paged_attention_v2", "copy_blocks", "swap_blocks")
+OPERATIONS = (
+    *("reshape_and_cache", "paged_attention_v1", "paged_attention_v2", "copy_blocks", "swap_blocks", "copy_blocks_mla"),
+    *("concat_and_cache_mla", "mla_decode_kvcache_cpu"),
+)
 
 
 def names_of(modules: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -81,3 +81,43 @@ def test_v0s_ways_in_give_v1s_tokens(tokens: Any, plain: list[list[int]], form: 
     found, output = tokens(form, shim=True)
     assert found == plain
     assert not [text for text in says if text not in output], output[-3000:]
+
+
+@pytest.fixture(scope="module")
+def steps(child_env: dict[str, str]) -> dict[str, Any]:
+    """What came of the steps of a plugin for 0.9, platform and attention."""
+    env = child_env | {"PYTHONPATH": os.pathsep.join([*SOURCES, str(HERE)]), "VLLM_CPU_KVCACHE_SPACE": "2"}
+    command = [sys.executable, "-m", "v1_compat", str(HERE / "lakeplugin.py")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        pytest.param("attend", ["write", "write", "decode"], id="its class computes V0's backend"),
+        pytest.param("cache_bytes", 2 << 30, id="a constant that moved"),
+        pytest.param("copy", [0.0, 0.0], id="an operation called by torch.ops"),
+        pytest.param("operations", 3 * 2 * 32 + 3 * 40, id="operations that vLLM's CPU library lost"),
+    ],
+)
+def test_what_works_of_a_plugin(steps: dict[str, Any], step: str, expected: Any) -> None:
+    assert steps[step] == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        pytest.param("config", "AttributeError: vllm.config.CompilationLevel.NO_COMPILATION: ", id="a renamed member"),
+        pytest.param("config", "NO_COMPILATION is NONE", id="and its new name"),
+        pytest.param(
+            "select",
+            "TypeError: LakePlatform.get_attn_backend_cls() got an unexpected keyword argument 'attn_selector_config'",
+            id="a platform's override that vLLM calls otherwise",
+        ),
+    ],
+)
+def test_where_a_plugin_stops_and_what_it_is_told(steps: dict[str, Any], step: str, says: str) -> None:
+    assert says in steps[step]

@@ -51,7 +51,7 @@ def obstacle() -> str | None:
     machine = platform.machine()
     if machine.lower() not in ("x86_64", "amd64"):
         return f"{DISTRIBUTION} is for x86-64 and this CPU is {machine}"
-    if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+    if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX"):  # torch 2.8 says the latter
         return f"{DISTRIBUTION} needs a CPU with AVX2, and torch finds none here"
     return None
 

@@ -16,7 +16,8 @@ from ..rules import all_rules, slugs
 from ..rules.rule import Phase, Rule
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
-from .occurrences import Occurrence, occurrences
+from .occurrence import Occurrence
+from .occurrences import occurrences
 from .parse import Unparsable, parse
 from .places import fixed, inverse, moved
 from .tree import Tree

@@ -14,7 +14,9 @@ Kind = Literal["keyword", "field"]
 def member_setting(kind: Kind, owner: str, name: str) -> Setting | None:
     """The row about `name` of a class or function, by whichever path of vLLM that is named here."""
     for setting in _rows(kind).get(f"{owner.rpartition('.')[2]}.{name}", ()):
-        if setting.name.partition(":")[2].split(".")[1:2] == owner.split(".")[1:2] or owner.count(".") == 1:
+        home = setting.name.partition(":")[2].split(".")
+        public = len(home) == 3 or owner.count(".") == 1  # of vllm itself
+        if public or home[1] == owner.split(".")[1]:
             return setting
     return None
 

@@ -46,6 +46,8 @@ class ChangedCall(Rule):
             return
         for found in diagnoses(file):
             if found.refused and not found.callee.contract and not handled_elsewhere(found.callee.old):
+                if _only_misses(found) and found.carried and file.settings.selected("V1M112"):
+                    continue  # what carries the value has another name now: V1M112 says both
                 finding = self._say(file, found)
                 if finding is not None:
                     yield finding
@@ -67,6 +69,10 @@ class ChangedCall(Rule):
             advice=f"The parameters there: `{new.rpartition('.')[2]}({spelled(found.callee.params)})`.",
             name=found.callee.old,
         )
+
+
+def _only_misses(found: Diagnosis) -> bool:
+    return not (found.alien or found.stuck or found.misfit.repeated)
 
 
 def _reasons(found: Diagnosis) -> Iterator[str]:

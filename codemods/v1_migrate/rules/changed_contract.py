@@ -33,7 +33,7 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 _USE = {
     "call": "is called with V0's arguments",

@@ -28,7 +28,7 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 _REASONS = {
     "twin": "the other arm of the `try` has a name that exists there",

@@ -31,7 +31,7 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 _FORMS = ("string", "text", "computed", "path", "comment")
 

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses
 from ..engine.member_settings import member_setting
+from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from .dropped_values import ADVICE
 from .metadata_builder import handled_elsewhere
@@ -77,13 +78,20 @@ class DroppedKeyword(Rule):
         )
 
     def _carried(self, file: PythonFile, found: Diagnosis) -> Iterator[Finding]:
+        if not found.carried:
+            return
+        spoken_of = {need.value for need in needed(file)} if file.settings.selected("V1M204") else set()
+        lacking = ", ".join(f"`{name}`" for name in found.misfit.missing)
         for name, value in found.carried:
+            if value in spoken_of:
+                continue
             start, end = file.span(value)
             yield file.finding(
                 self.id,
                 start,
                 end,
-                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value",
+                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value"
+                + (f", and {lacking} is missing" if lacking else ""),
                 Severity.ERROR,
                 advice=advice_for(found.callee.new, name, value),
                 name=found.callee.old,

@@ -29,7 +29,7 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 
 class GoneName(Rule):

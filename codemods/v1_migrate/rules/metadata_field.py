@@ -139,7 +139,7 @@ class MetadataField(Rule):
         member = judge.judge(f"{instance.dotted}.{attribute}")
         family = family_of(instance.dotted)
         replacement = self._replacement(file, instance, attribute, node, new)
-        setting = member_setting("field", instance.dotted, attribute)
+        setting = member_setting("field", instance.dotted, attribute) or member_setting("keyword", new, attribute)
         advice = setting.advice if setting is not None else member.advice
         if family in ("cpu", "abstract") and attribute in FORMULAS:
             advice = f"On V1: {FORMULAS[attribute]}."

@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..engine.occurrences import IMPORTED_ONLY
+from ..engine.text_finder import IMPORTED_ONLY
 from ..findings import Effort, Finding, Severity
 from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 
 _USER = (

@@ -11,7 +11,7 @@ from ..findings import Finding, Safety, Severity
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile, TextFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 
 class Phase(IntEnum):

@@ -36,6 +36,7 @@ class ForcedV0(Rule):
     summary = "argument that only V0 served"
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
-        for start, end, need in needed(file):
-            message = f"`{need.argument}=` chose V0 without a word; vLLM {file.judge.target} has only V1"
-            yield file.finding(self.id, start, end, message, Severity.ERROR, advice=need.instead, name="")
+        for found in needed(file):
+            message = f"`{found.need.argument}=` chose V0 without a word; vLLM {file.judge.target} has only V1"
+            advice = found.need.instead
+            yield file.finding(self.id, found.start, found.end, message, Severity.ERROR, advice=advice, name="")

@@ -42,7 +42,7 @@ from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
-    from ..engine.occurrences import Occurrence
+    from ..engine.occurrence import Occurrence
 
 
 class SwitchRead(Rule):

@@ -1,7 +1,11 @@
-"""One V0 attention call as a call of V1: copy the blocks in use into a V1 cache, attend, fill the caller's rows."""
+"""One V0 attention call as calls of V1: copy the blocks in use into a V1 cache, attend, fill the caller's rows.
+
+A few requests at a time, so that the copies stay small: the memory of one is used again by the next.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -10,6 +14,8 @@ from torch import Tensor
 import v1_cpu
 from v1_compat.legacy.layouts import SplitCache
 from v1_cpu.layouts import FP8_DTYPES
+
+_COPIED_AT_ONCE = 1 << 23  # bytes of keys and values
 
 
 def attend_paged(
@@ -39,28 +45,44 @@ def attend_paged(
     if query.shape[-1] != cache.head_size:
         raise ValueError(f"query: head size {query.shape[-1]}; the cache has {cache.head_size}")
     seq_lens, starts = seq_lens.int().contiguous(), query_start_loc.int().contiguous()
-    kv_cache, table = cache.gather(seq_lens, block_tables, shared=new is None)
-    if kv_cache.dtype not in FP8_DTYPES:
+    if cache.key.dtype not in FP8_DTYPES:
         k_scale = v_scale = 1.0  # V0 read no scale of a cache that is not quantised
-    if new is not None:
-        slots = _slots(starts, seq_lens, table, cache.block_size)
-        tokens = slots.numel()
-        v1_cpu.write_kv_cache(new[0][:tokens], new[1][:tokens], kv_cache, slots, k_scale=k_scale, v_scale=v_scale)
-    rows = v1_cpu.paged_attention(
-        query.detach(),
-        kv_cache,
-        query_start_loc=starts,
-        seq_lens=seq_lens,
-        block_table=table,
-        scale=float(scale),
-        causal=causal,
-        sliding_window=sliding_window,
-        alibi_slopes=None if alibi_slopes is None else alibi_slopes.float().contiguous(),
-        logits_soft_cap=logits_soft_cap,
-        k_scale=k_scale,
-        v_scale=v_scale,
-    )
-    out.copy_(rows)
+    slopes = None if alibi_slopes is None else alibi_slopes.float().contiguous()
+    for some in _portions(seq_lens, cache):
+        lens, begins = seq_lens[some], starts[some.start : some.stop + 1]
+        rows = slice(int(begins[0]), int(begins[-1]))
+        begins = begins - begins[0]
+        kv_cache, table = cache.gather(lens, block_tables[some], shared=new is None)
+        if new is not None:
+            slots = _slots(begins, lens, table, cache.block_size)
+            v1_cpu.write_kv_cache(new[0][rows], new[1][rows], kv_cache, slots, k_scale=k_scale, v_scale=v_scale)
+        out[rows] = v1_cpu.paged_attention(
+            query[rows].detach(),
+            kv_cache,
+            query_start_loc=begins,
+            seq_lens=lens,
+            block_table=table,
+            scale=float(scale),
+            causal=causal,
+            sliding_window=sliding_window,
+            alibi_slopes=slopes,
+            logits_soft_cap=logits_soft_cap,
+            k_scale=k_scale,
+            v_scale=v_scale,
+        )
+
+
+def _portions(seq_lens: Tensor, cache: SplitCache) -> Iterator[slice]:
+    """Requests whose blocks are copied together: as many as fit, at least one."""
+    block = max(1, cache.key[:1].nbytes + cache.value[:1].nbytes)
+    first = held = 0
+    for i, blocks in enumerate((-(-seq_lens.long() // cache.block_size)).tolist()):
+        if i > first and (held + blocks) * block > _COPIED_AT_ONCE:
+            yield slice(first, i)
+            first, held = i, 0
+        held += blocks
+    if seq_lens.numel():
+        yield slice(first, seq_lens.numel())
 
 
 def scale_of(value: Any) -> float:

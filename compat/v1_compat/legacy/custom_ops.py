@@ -6,14 +6,14 @@ V0's CPU operations took block size 16 and eight head sizes; any are taken here.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import torch
 from torch import Tensor
 
 import v1_cpu
 from v1_compat.legacy.attend import attend_paged, scale_of
-from v1_compat.legacy.layouts import SplitCache, block_pairs
+from v1_compat.legacy.layouts import SplitCache, block_pairs, typed
+from v1_cpu import mla
+from v1_cpu.layouts import FP8_DTYPES
 
 __all__ = [
     "concat_and_cache_mla",
@@ -180,23 +180,46 @@ def copy_blocks_mla(kv_caches: list[Tensor], block_mapping: Tensor) -> None:
 def concat_and_cache_mla(
     kv_c: Tensor, k_pe: Tensor, kv_cache: Tensor, slot_mapping: Tensor, kv_cache_dtype: str, scale: Tensor
 ) -> None:
-    """Store latents ``[T, 512]`` and rotary keys ``[T, 64]`` side by side: see `no_mla`."""
-    no_mla("concat_and_cache_mla")
+    """Store latents ``[T, R]`` and rope keys ``[T, P]`` side by side at int64 ``[T]`` slots of ``[NB, BS, R + P]``.
+
+    Negative slots are skipped. A float8 (or uint8) cache stores x / scale, which V0's CPU operation did not.
+    """
+    cache = typed("kv_cache", kv_cache, kv_cache_dtype, kv_c.dtype)
+    slots = slot_mapping.flatten().long().clamp(min=-1)
+    kv_scale = scale_of(scale) if cache.dtype in FP8_DTYPES else 1.0  # V0 read no scale of a cache in the model's dtype
+    mla.write_latent_cache(kv_c.detach(), k_pe.detach(), cache, slots, kv_scale=kv_scale)
 
 
 def mla_decode_kvcache_cpu(
     out: Tensor, query: Tensor, kv_cache: Tensor, scale: float, block_tables: Tensor, seq_lens: Tensor
 ) -> None:
-    """Decode over a latent cache: see `no_mla`."""
-    no_mla("mla_decode_kvcache_cpu")
+    """Attention of one absorbed query for each request over its latents, written into `out`.
 
-
-def no_mla(name: str) -> NoReturn:
-    """Say where multi-head latent attention goes."""
-    raise NotImplementedError(
-        f"{name}: multi-head latent attention is not routed to V1; set VLLM_MLA_DISABLE=1 (the model then runs with "
-        "ordinary attention), or use vLLM 0.32.0's own CPU_MLA backend; v1_cpu.mla is its future home"
+    Parameters
+    ----------
+    out
+        ``[B, H, R]``; its last dimension says which part of the cache is latent.
+    query
+        ``[B, H, R + P]``: W_UK^T q beside the rope part.
+    kv_cache
+        ``[NB, BS, R + P]``, of the query's dtype.
+    block_tables, seq_lens
+        int32 ``[B, max_blocks]`` and ``[B]``; the new token's latent is in the cache and counts.
+    """
+    if out.dtype is not query.dtype or out.dim() != 3 or out.shape[:2] != query.shape[:2]:
+        raise ValueError(
+            f"out: {out.dtype} {tuple(out.shape)}; must be {query.dtype} [B, H, R], as query {tuple(query.shape)}"
+        )
+    rows = mla.mla_paged_attention(
+        query.detach().contiguous(),
+        kv_cache,
+        kv_lora_rank=out.shape[2],
+        query_start_loc=torch.arange(seq_lens.numel() + 1, dtype=torch.int32),
+        seq_lens=seq_lens.int().contiguous(),
+        block_table=block_tables.int(),
+        scale=float(scale),
     )
+    out.copy_(rows)
 
 
 def refuse_blocksparse(vert_stride: int | None) -> None:

@@ -21,7 +21,7 @@ from v1_cpu.layouts import FP8_DTYPES, KV_CACHE_DTYPES
 
 PACKED = "[NB, KH, D // x, BS, x] and [NB, KH, D, BS]"
 PLAIN = "[NB, KH, BS, D] and [NB, KH, BS, D]"
-_COPIED_AT_ONCE = 1 << 25  # bytes of keys, and of values: bounds the memory beside the result
+_COPIED_AT_ONCE = 1 << 19  # bytes of keys, and of values: what is read once more stays in a core's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class SplitCache:
             if not isinstance(cache, Tensor):
                 raise TypeError(f"{name}: {type(cache).__name__}; must be a tensor, {PACKED}, or {PLAIN}")
         key, value = (
-            _typed(name, cache, kv_cache_dtype, dtype)
+            typed(name, cache, kv_cache_dtype, dtype)
             for name, cache in (("key_cache", key_cache), ("value_cache", value_cache))
         )
         if key.dtype is not value.dtype:
@@ -180,7 +180,7 @@ def block_pairs(block_mapping: object) -> Tensor:
     raise TypeError(f"block_mapping: {block_mapping!r}; must be an int64 tensor [n, 2] of (source, destination)")
 
 
-def _typed(name: str, cache: Tensor, kv_cache_dtype: str, dtype: torch.dtype) -> Tensor:
+def typed(name: str, cache: Tensor, kv_cache_dtype: str, dtype: torch.dtype) -> Tensor:
     """The cache as what it holds. A float8 tensor says so itself; uint8 is read as `kv_cache_dtype` says."""
     if cache.dtype is dtype:
         return cache

@@ -148,6 +148,9 @@ class TorchSDPAMetadataBuilder(AttentionMetadataBuilder[TorchSDPAMetadata]):
         cuda_graph_pad_size, batch_size
             Not read: there is nothing to pad on a CPU.
         """
+        return TorchSDPAMetadata(**self._fields(seq_lens, query_lens))
+
+    def _fields(self, seq_lens: list[int], query_lens: list[int]) -> dict[str, Any]:
         data = self.input_data
         prefills = data.num_prefills
         prefill_lens, prefill_queries = list(seq_lens[:prefills]), list(query_lens[:prefills])
@@ -155,26 +158,26 @@ class TorchSDPAMetadataBuilder(AttentionMetadataBuilder[TorchSDPAMetadata]):
         decoding = bool(data.num_decode_tokens)
         lens = data.seq_lens[prefills:] if decoding else data.seq_lens[:prefills]
         images = getattr(data, "multi_modal_inputs_list", None)
-        return TorchSDPAMetadata(
-            chunked_prefill=self.chunked_prefill,
-            seq_lens=prefill_lens,
-            seq_lens_tensor=torch.tensor(lens, dtype=torch.int32),
-            max_query_len=max(prefill_queries) if chunked else None,
-            max_kv_len=max(prefill_lens) if chunked else None,
-            prefill_query_start_loc=_starts(prefill_queries) if chunked else None,
-            kv_start_loc=_starts(prefill_lens) if chunked else None,
-            max_decode_seq_len=data.max_decode_seq_len,
-            num_prefills=prefills,
-            num_prefill_tokens=data.num_prefill_tokens,
-            num_decode_tokens=data.num_decode_tokens,
-            block_tables=_table(data.decode_block_tables) if decoding else torch.tensor([]),
-            prefill_block_tables=_table(data.prefill_block_tables) if chunked else None,
-            slot_mapping=torch.tensor(data.slot_mapping, dtype=torch.long),
-            multi_modal_placeholder_index_maps=(
+        return {
+            "chunked_prefill": self.chunked_prefill,
+            "seq_lens": prefill_lens,
+            "seq_lens_tensor": torch.tensor(lens, dtype=torch.int32),
+            "max_query_len": max(prefill_queries) if chunked else None,
+            "max_kv_len": max(prefill_lens) if chunked else None,
+            "prefill_query_start_loc": _starts(prefill_queries) if chunked else None,
+            "kv_start_loc": _starts(prefill_lens) if chunked else None,
+            "max_decode_seq_len": data.max_decode_seq_len,
+            "num_prefills": prefills,
+            "num_prefill_tokens": data.num_prefill_tokens,
+            "num_decode_tokens": data.num_decode_tokens,
+            "block_tables": _table(data.decode_block_tables) if decoding else torch.tensor([]),
+            "prefill_block_tables": _table(data.prefill_block_tables) if chunked else None,
+            "slot_mapping": torch.tensor(data.slot_mapping, dtype=torch.long),
+            "multi_modal_placeholder_index_maps": (
                 {name: each.index_map() for name, each in data.multi_modal_placeholder_maps.items()} if images else None
             ),
-            enable_kv_scales_calculation=False,
-        )
+            "enable_kv_scales_calculation": False,
+        }
 
 
 def _starts(lens: list[int]) -> Tensor:

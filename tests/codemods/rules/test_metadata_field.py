@@ -206,3 +206,16 @@ def test_hops_that_stay(chain: str) -> None:
     outcome = rewrite(text, attention="v1_cpu")
     assert outcome.text.endswith(f"return {chain}\n")
     assert "V1M103" not in outcome.rules
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [("p.best_of = 3", "cumulative_logprob"), ("print(p.guided_decoding)", "StructuredOutputsParams")],
+)
+def test_a_field_that_is_a_keyword_of_the_constructor_is_explained_as_the_keyword_is(
+    statement: str, words: str
+) -> None:
+    (found,) = rewrite(
+        f"from vllm.sampling_params import SamplingParams\n\np = SamplingParams()\n{statement}\n"
+    ).findings
+    assert words in found.advice

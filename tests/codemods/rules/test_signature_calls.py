@@ -189,14 +189,36 @@ CARRIED = [
 def test_what_carried_a_value_is_reported_and_stays(text: str, name: str) -> None:
     outcome = rewrite(text, "0.32.0")
     assert outcome.text == text
-    (found,) = outcome.said("V1M112")
-    assert f"`{name}`" in found.message
+    (found,) = outcome.findings
+    assert found.rule in ("V1M112", "V1M204")
+    assert name in found.message
     assert found.safety is Safety.MANUAL
     assert "release notes" not in found.advice
 
 
-def test_best_of_is_explained_by_the_table() -> None:
-    assert "cumulative_logprob" in rewrite(LLM + "SamplingParams(best_of=3)\n").said("V1M112")[0].advice
+ONCE = [
+    pytest.param("SamplingParams(best_of=3)\n", {"V1M204"}, set(), id="an argument that chose V0"),
+    pytest.param("SamplingParams(best_of=3)\n", {"V1M112"}, {"V1M204"}, id="the same without the rule for it"),
+    pytest.param("LLM('m').generate(prompt_token_ids=[[1]])\n", {"V1M112"}, set(), id="a parameter under a new name"),
+    pytest.param("LLM('m').generate(prompt_token_ids=[[1]])\n", {"V1M113"}, {"V1M112"}, id="the call as a whole"),
+]
+
+
+@pytest.mark.parametrize(("text", "rules", "ignored"), ONCE)
+def test_one_mistake_is_said_once(text: str, rules: set[str], ignored: set[str]) -> None:
+    assert [finding.rule for finding in rewrite(LLM + text, ignore=frozenset(ignored)).findings] == list(rules)
+
+
+def test_what_is_missing_is_said_with_what_was_passed_instead() -> None:
+    (found,) = rewrite(LLM + "LLM('m').generate(prompt_token_ids=[[1]])\n").findings
+    assert "`prompt_token_ids`" in found.message
+    assert "`prompts` is missing" in found.message
+
+
+@pytest.mark.parametrize("rules", [set(), {"V1M204"}], ids=["with every rule", "by the rule for arguments"])
+def test_best_of_is_explained(rules: set[str]) -> None:
+    (found,) = rewrite(LLM + "SamplingParams(best_of=3)\n", ignore=frozenset(rules)).findings
+    assert "cumulative_logprob" in found.advice
 
 
 REFUSED = [

@@ -67,6 +67,31 @@ def test_a_vllm_that_cannot_be_imported_is_said_and_left_alone(
         monkeypatch.delitem(sys.modules, name)
 
 
+@pytest.mark.parametrize(
+    ("homes", "expected"),
+    [
+        pytest.param(
+            {"v1.attention.backend": True, "attention.backends.abstract": True}, "v1", id="V1's, where both are"
+        ),
+        pytest.param({"attention.backends.abstract": True}, "attention", id="V0's, where it is alone"),
+        pytest.param({"v1.attention.backend": False}, None, id="none, where the module is another one by that name"),
+    ],
+)
+def test_the_home_is_the_module_that_has_the_base_class(
+    homes: dict[str, bool], expected: str | None, tmp_path: Path
+) -> None:
+    for dotted, has_it in homes.items():
+        path = tmp_path / "vllm" / (dotted.replace(".", "/") + ".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("class AttentionBackend: ...\n" if has_it else "class Other: ...\n")
+    for folder in [tmp_path / "vllm", *(p for p in (tmp_path / "vllm").rglob("*") if p.is_dir())]:
+        (folder / "__init__.py").touch()
+    found = fresh(
+        "from v1_compat.legacy.home import attention_home as h; print(getattr(h(), '__name__', None))", tmp_path
+    )
+    assert (found.split(".")[1] if "." in found else None) == expected
+
+
 def test_a_stand_in_for_vllm_is_no_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm", ModuleType("vllm"))  # without a spec
     assert home.attention_home.__wrapped__() is None

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from v1_compat.legacy import attend, ipex_attn, layouts, paged_attn, torch_sdpa
 from v1_compat.legacy import custom_ops as ops
-from v1_compat.legacy import ipex_attn, layouts, paged_attn
+from v1_compat.legacy.layouts import SplitCache
 from v1_compat.suite.batches import Batch
+from v1_compat.suite.driver import V0Driver, run
 from v1_compat.suite.reference import Layer, assert_close, attention
 
 import v1_cpu
@@ -308,16 +310,6 @@ def test_keys_that_do_not_pack_are_refused_with_the_rule() -> None:
         PACKED.split_kv_cache(torch.zeros(2, 4, 16 * 2 * 36, dtype=torch.bfloat16), 2, 36)
 
 
-def test_latent_attention_says_where_it_goes() -> None:
-    x = torch.zeros(1)
-    for call in (
-        lambda: ops.mla_decode_kvcache_cpu(x, x, x, 1.0, x, x),
-        lambda: ops.concat_and_cache_mla(x, x, x, x, "auto", x),
-    ):
-        with pytest.raises(NotImplementedError, match=r"v1_cpu\.mla"):
-            call()
-
-
 def test_the_answer_is_that_of_v1_over_the_converted_cache() -> None:
     layer = Layer()
     batch = Batch.of(layer, (18, 1), (5, 1))
@@ -334,3 +326,24 @@ def test_the_answer_is_that_of_v1_over_the_converted_cache() -> None:
         scale=layer.scale,
     )
     torch.testing.assert_close(decode(layer, batch, caches), wanted, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("held", [1, 5, 1 << 30], ids=["a request at a time", "some", "all at once"])
+def test_the_answer_does_not_depend_on_how_much_is_copied_at_once(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    layer = Layer()
+    batch = Batch.of(layer, (16, 9), (0, 4), (50, 1), (18, 1), (70, 1))
+    sizes: list[int] = []
+    gather = SplitCache.gather
+
+    def counted(self: SplitCache, lens: Tensor, tables: Tensor, **more: Any) -> Any:
+        sizes.append(lens.numel())
+        return gather(self, lens, tables, **more)
+
+    block = 2 * 16 * layer.num_kv_heads * layer.head_size * 4  # bytes
+    monkeypatch.setattr(attend, "_COPIED_AT_ONCE", held * block)
+    monkeypatch.setattr(SplitCache, "gather", counted)
+    out = run(V0Driver(torch_sdpa.TorchSDPABackend), layer, batch, chunked=True)
+    monkeypatch.undo()
+    assert_close(out, batch.expected(layer), layer.dtype)
+    decodes = {1: [1, 1, 1], 5: [1, 1, 1], 1 << 30: [3]}[held]
+    assert sizes[-len(decodes) :] == decodes and len(sizes) > len(decodes)

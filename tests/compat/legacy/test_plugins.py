@@ -158,6 +158,19 @@ def test_v0s_operators_are_there_for_code_that_calls_them_by_name() -> None:
     assert torch_ops.register() == [], "a second call adds nothing"
 
 
+def test_operators_that_are_taken_back_are_gone_and_calls_are_told() -> None:
+    torch_ops.unregister()
+    said: list[str] = []
+    added = torch_ops.register(said.append)
+    assert len(added) == 7 and "_C_cpu.mla_decode_kvcache" in added
+    cache = torch.zeros(2, 16, 40)
+    ones = torch.ones(1, 32), torch.ones(1, 8)
+    torch.ops._C_cache_ops.concat_and_cache_mla(*ones, cache, torch.tensor([17]), "auto", torch.ones(()))
+    assert cache[1, 1].all() and cache.sum() == 40 and said == ["concat_and_cache_mla"]
+    torch_ops.unregister()
+    assert not hasattr(torch.ops._C_cache_ops, "concat_and_cache_mla")
+
+
 @pytest.mark.usefixtures("legacy_names")
 def test_a_platforms_string_leads_to_the_backend() -> None:
     path = "vllm.attention.backends.torch_sdpa.TorchSDPABackend"
@@ -173,8 +186,6 @@ def test_the_selector_answers_positional_calls_of_v0(dtype: Any) -> None:
     assert backend is torch_sdpa.TorchSDPABackend and backend.get_name() == "TORCH_SDPA"
     latent = selector.get_attn_backend(576, torch.bfloat16, dtype, 16, False, False, True)
     assert latent.get_name() == "CPU_MLA"
-    with pytest.raises(NotImplementedError, match=r"v1_cpu\.mla"):
-        latent.get_impl_cls()()
     selector._cached_get_attn_backend.cache_clear()
 
 

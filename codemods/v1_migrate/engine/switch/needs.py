@@ -51,19 +51,29 @@ NEEDS = (
 
 def v0_needs(file: PythonFile) -> Iterator[tuple[int, str, str]]:
     """Calls in a file that only V0 could serve: (offset, in words, what to do instead)."""
-    for start, _, need in needed(file):
-        yield start, f"`{need.argument}=`", need.instead
+    for found in needed(file):
+        yield found.start, f"`{found.need.argument}=`", found.need.instead
 
 
-def needed(file: PythonFile) -> Iterator[tuple[int, int, Need]]:
-    """The keywords with their spans."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Needed:
+    """A keyword that says something only V0 could do, and where its name stands."""
+
+    start: int
+    end: int
+    need: Need
+    value: ast.expr
+
+
+def needed(file: PythonFile) -> Iterator[Needed]:
+    """All such keywords of the file."""
     for found in file.model.every(ast.Call):
         names = {reference.dotted.rpartition(".")[2] for reference in file.by_node.get(id(found.node.func), ())}
         for keyword in found.node.keywords if names else ():
             for need in NEEDS:
                 if keyword.arg == need.argument and names & set(need.callables) and not _harmless(keyword.value, need):
                     start = file.source.offset(keyword.lineno, keyword.col_offset)
-                    yield start, start + len(need.argument), need
+                    yield Needed(start, start + len(need.argument), need, keyword.value)
 
 
 def _harmless(value: ast.expr, need: Need) -> bool:
