@@ -41,6 +41,7 @@ test: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-chec
 
 test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
 	V1_RANDOM=1 V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
+	$(BIN)/python tests/v1_cpu/native/sanitize.py
 	$(VLLM)/bin/python -m pytest $(VLLM_TESTS)
 
 # IPEX 2.8.0 works beside torch 2.8.0 alone, whose wheel on the package index is the CUDA build.

@@ -18,7 +18,7 @@ import torch
 
 from v1_cpu.kernels import KernelUnavailable
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 LIBRARY = Path(__file__).parent / "libv1_cpu.so"
 
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4}
@@ -28,6 +28,8 @@ CALL = struct.Struct("<13q25q4d")
 """`struct Call` of csrc/abi.h: 13 addresses, 25 integers, 4 numbers."""
 WRITE = struct.Struct("<5q15q2d")
 """`struct Write` of csrc/abi.h: 5 addresses, 15 integers, 2 numbers."""
+BLOCK_COPY = struct.Struct("<8q")
+"""`struct BlockCopy` of csrc/abi.h: 3 addresses, 5 integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class Library:
     attend: Callable[[bytes], None]
     schedule: Callable[[bytes, int, int], int]
     write: Callable[[bytes], None]
+    copy_blocks: Callable[[bytes], None]
 
 
 def _open() -> ctypes.CDLL:
@@ -61,6 +64,7 @@ def _open() -> ctypes.CDLL:
         ("v1_isa", ctypes.c_char_p, (ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))),
         ("v1_attend", None, (ctypes.c_char_p,)),
         ("v1_write", None, (ctypes.c_char_p,)),
+        ("v1_copy_blocks", None, (ctypes.c_char_p,)),
         ("v1_schedule", ctypes.c_int64, (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)),
     ):
         function = getattr(library, name)
@@ -89,7 +93,12 @@ def load() -> Library:
     if isa == "amx" and not wanted and not _amx_agrees(library):
         isa = next(name for name, runs in instruction_sets().items() if runs and name != "amx")
         library.v1_select(isa.encode())
-    return Library(isa, library.v1_attend, library.v1_schedule, library.v1_write)
+    return library_of(library, isa)
+
+
+def library_of(opened: ctypes.CDLL, isa: str) -> Library:
+    """The functions of an opened library that has chosen `isa`."""
+    return Library(isa, opened.v1_attend, opened.v1_schedule, opened.v1_write, opened.v1_copy_blocks)
 
 
 def _amx_agrees(library: ctypes.CDLL) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 from batches import FP8, quantised
 
 import v1_cpu
+from v1_cpu import select
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -115,6 +118,45 @@ def test_blocks_are_swapped_to_another_cache() -> None:
     v1_cpu.swap_blocks(source, target, torch.tensor([[2, 4], [1, 0]]))
     assert target[:, 0, 0, 0].tolist() == [1.0, 0.0, 0.0, 0.0, 2.0]
     assert source[:, 0, 0, 0].tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("chain", "part"),
+    [
+        pytest.param(False, False, id="no block is both read and written"),
+        pytest.param(True, False, id="blocks are both read and written"),
+        pytest.param(False, True, id="the blocks of a cache do not lie side by side"),
+        pytest.param(False, None, id="a block is not contiguous"),
+    ],
+)
+def test_a_kernel_copies_blocks_as_indexing_does(chain: bool, part: bool | None, kernel: str) -> None:
+    torch.set_num_threads(2)
+    whole = torch.randn(12, 3, 70, 64, generator=torch.Generator().manual_seed(5))
+    cache = whole[::2] if part else whole[:, :, ::2] if part is None else whole
+    pairs = torch.tensor([[0, 1], [1, 2], [2, 0]] if chain else [[0, 5], [0, 4], [3, 2]])
+    wanted = cache.clone()
+    wanted[pairs[:, 1]] = wanted[pairs[:, 0]]
+    untouched = whole[1::2].clone()
+    select.get_kernel(kernel).copy_blocks(cache, cache, pairs)
+    assert torch.equal(cache, wanted)
+    assert not part or torch.equal(whole[1::2], untouched)
+    other = torch.zeros(8, *cache.shape[1:])
+    select.get_kernel(kernel).copy_blocks(cache, other, pairs)
+    assert torch.equal(other[pairs[:, 1]], cache[pairs[:, 0]])
+    assert not other[[b for b in range(8) if b not in pairs[:, 1].tolist()]].any()
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells which memory may have huge pages")
+def test_a_large_cache_asks_for_huge_pages() -> None:
+    cache = v1_cpu.allocate_kv_cache(64, 128, 8, 128, torch.bfloat16)
+    assert not cache.any()
+    middle, inside, flags = cache.data_ptr() + cache.nbytes // 2, False, ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= middle < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            flags = line
+    assert " hg" in flags
 
 
 def test_read_knows_the_head_sizes_of_a_view_of_the_cache() -> None:

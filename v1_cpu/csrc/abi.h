@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define V1_ABI_VERSION 1
+#define V1_ABI_VERSION 2
 
 // Element types, in the order of native.py's table.
 enum V1Type : int64_t { V1_F32 = 0, V1_BF16 = 1, V1_F16 = 2, V1_E4M3 = 3, V1_E5M2 = 4 };
@@ -49,6 +49,15 @@ struct Write {
   int64_t source_type, cache_type;
   int64_t num_threads;
   double k_scale, v_scale;
+};
+
+// Copies whole blocks: pairs[i] is (block of source, block of destination). No destination may be another pair's source.
+struct BlockCopy {
+  const void* source;
+  void* destination;
+  const int64_t* pairs;                        // [num_pairs, 2]
+  int64_t source_block, destination_block;     // strides in bytes
+  int64_t block_bytes, num_pairs, num_threads;
 };
 
 // A unit of work: query tokens [query_begin, query_end) of one request under one KV head, over keys [key_begin, key_end).

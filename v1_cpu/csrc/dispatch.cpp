@@ -126,6 +126,22 @@ V1_EXPORT void v1_attend(const Call* call) {
   });
 }
 
+V1_EXPORT void v1_copy_blocks(const BlockCopy* copy) {
+  constexpr int64_t BYTES_PER_THREAD = 128 << 10, STEP_BYTES = 32 << 10;
+  // Pieces of blocks, as a batch may copy a single large one.
+  const int64_t pieces = std::max<int64_t>(1, copy->block_bytes / STEP_BYTES), step = (copy->block_bytes + pieces - 1) / pieces;
+  const int64_t threads = std::min(copy->num_threads, copy->block_bytes * copy->num_pairs / BYTES_PER_THREAD);
+  std::atomic<int64_t> next{0};
+  parallel(threads, [&] {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < copy->num_pairs * pieces;) {
+      const int64_t* pair = copy->pairs + i / pieces * 2;
+      const int64_t begin = i % pieces * step, end = std::min(begin + step, copy->block_bytes);
+      std::memcpy(static_cast<char*>(copy->destination) + pair[1] * copy->destination_block + begin,
+                  static_cast<const char*>(copy->source) + pair[0] * copy->source_block + begin, size_t(std::max<int64_t>(end - begin, 0)));
+    }
+  });
+}
+
 V1_EXPORT void v1_write(const Write* write) {
   constexpr int64_t BYTES_PER_THREAD = 128 << 10, STEP_BYTES = 32 << 10;
   const int64_t token_bytes = write->num_kv_heads * (write->head_size + write->head_size_v) * (write->source_type == V1_F32 ? 4 : 2);

@@ -1,6 +1,11 @@
 // Writing new keys and values to the cache: one row-major copy per token and head, converted to float8 where the cache is.
 
-template <class S> static inline void copy_row(const S* from, S* to, int64_t n, float) { __builtin_memcpy(to, from, n * sizeof(S)); }
+template <class S> static inline void copy_row(const S* from, S* to, int64_t n, float) {
+  constexpr int64_t STEP = W * sizeof(float) / sizeof(S);
+  int64_t i = 0;  // rows are too short for a call of memcpy each
+  for (; i + STEP <= n; i += STEP) vstore((float*)(to + i), vload((const float*)(from + i)));
+  if (i < n) __builtin_memcpy(to + i, from + i, (n - i) * sizeof(S));
+}
 template <class S, class T> static inline void copy_row(const S* from, T* to, int64_t n, float scale) {
   for (int64_t i = 0; i < n; i++) narrow(widen(from[i]) / scale, to[i]);
 }

@@ -108,6 +108,10 @@ class Kernel(ABC):
         A float8 cache stores float32(x) / float32(scale), rounded to nearest even, saturated; NaN stays NaN.
         """
 
+    def copy_blocks(self, source: Tensor, destination: Tensor, pairs: Tensor) -> None:
+        """Copy block `pairs[i, 0]` of `source` to `pairs[i, 1]` of `destination`, int64 [n, 2]; all are read first."""
+        destination[pairs[:, 1]] = source[pairs[:, 0]]
+
     def schedule(self, batch: Batch) -> Tensor | None:
         """The kernel's division of work for one batch, made once and handed back to `paged` for every layer.
 

@@ -11,6 +11,13 @@ from v1_cpu import native
 from v1_cpu.kernels import ROW_LAYOUT, Batch, Kernel, KernelConfig
 
 
+def _read_and_written(source: Tensor, destination: Tensor, pairs: Tensor) -> bool:
+    """Whether a block may be one pair's source and another's destination."""
+    if source.untyped_storage().data_ptr() != destination.untyped_storage().data_ptr():
+        return False
+    return source.data_ptr() != destination.data_ptr() or bool(torch.isin(pairs[:, 1], pairs[:, 0]).any())
+
+
 class _NativePagedAttention(Kernel):
     """Paged attention in C++. Raises `KernelUnavailable` where the library is missing or does not load."""
 
@@ -60,6 +67,26 @@ class _NativePagedAttention(Kernel):
                 torch.get_num_threads(),
                 k_scale,
                 v_scale,
+            )
+        )
+
+    def copy_blocks(self, source: Tensor, destination: Tensor, pairs: Tensor) -> None:
+        blocks = (source[:1], destination[:1])
+        plain = pairs.numel() and all(block.is_cpu and block.is_contiguous() for block in blocks)
+        if not plain or _read_and_written(source, destination, pairs):
+            super().copy_blocks(source, destination, pairs)
+            return
+        pairs = pairs.contiguous()
+        self._library.copy_blocks(
+            native.BLOCK_COPY.pack(
+                source.data_ptr(),
+                destination.data_ptr(),
+                pairs.data_ptr(),
+                source.stride(0) * source.element_size(),
+                destination.stride(0) * destination.element_size(),
+                blocks[0].numel() * source.element_size(),
+                pairs.shape[0],
+                torch.get_num_threads(),
             )
         )
 

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import v1_cpu
+
 COLD_BYTES = 256 << 20
 """Block tables rotate over at least this much cache, so that keys and values come from memory, as between layers."""
 
@@ -82,7 +84,8 @@ def build(case: Case, seed: int = 0) -> Tensors:
     copies = 1 if case.table in ("prefill", "varlen") else max(1, min(24, COLD_BYTES // (sum(needed) * block_bytes)))
     num_blocks = sum(needed) * copies
     chunk = torch.randn(1 << 20, generator=generator).to(case.cache_dtype or case.dtype)
-    cache = torch.empty(num_blocks * kh * case.block_size * 2 * d, dtype=chunk.dtype)
+    view = v1_cpu.allocate_kv_cache(num_blocks, case.block_size, kh, d, case.dtype, kv_cache_dtype=chunk.dtype)
+    cache = view.flatten()  # every peer reads this memory, in its own way
     for start in range(0, cache.numel(), chunk.numel()):
         cache[start : start + chunk.numel()] = chunk[: cache.numel() - start]
     tables = []
@@ -97,7 +100,6 @@ def build(case: Case, seed: int = 0) -> Tensors:
     query, key, value = (torch.randn(tokens, n, d, generator=generator).to(case.dtype) for n in (h, kh, kh))
     starts = torch.tensor([0, *itertools.accumulate(q for q, _ in case.requests)], dtype=torch.int32)
     lens = torch.tensor([n for _, n in case.requests], dtype=torch.int32)
-    view = cache.view(num_blocks, kh, case.block_size, 2 * d)
     return Tensors(query, key, value, view, starts, lens, tables, torch.empty_like(query))
 
 

@@ -103,6 +103,7 @@ SITES = [
     ),
     # softmax
     Site("softmax.h", "0.24022120237350464f", {"e^x with a wrong coefficient": "0.2502f"}),
+    Site("softmax.h", "0.2260671677921285f", {"coarse e^x with a wrong coefficient": "0.2502f"}, "amx"),
     Site("softmax.h", "m > maximum ? m : maximum", {"maximum of the last tile only": "m"}),
     Site(
         "softmax.h",
@@ -219,6 +220,8 @@ SITES = [
         "if (c->kv_type == V1_E4M3) attend_with<e4m3>(*c, r, *item, partial, scratch);",
         {"e4m3 read as e5m2": "if (c->kv_type == V1_E4M3) attend_with<e5m2>(*c, r, *item, partial, scratch);"},
     ),
+    Site("dispatch.cpp", "i / pieces * 2", {"blocks of the first pair for all": "0 * i"}),
+    Site("dispatch.cpp", "i % pieces * step", {"only the first piece of a block copied": "0 * i"}),
     Site(
         "types.h",
         "magnitude >= 0x7f800000 || code > MAX ? MAX : code",

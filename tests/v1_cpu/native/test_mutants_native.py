@@ -38,9 +38,7 @@ NATIVE_CASES: dict[str, tuple[dict[str, Any], Rules]] = CASES | {
 
 @pytest.fixture(scope="module")
 def library(compiler: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = (
-        Path("/tmp/nat/mut") if Path("/tmp/nat/mut").exists() else tmp_path_factory.mktemp("mutants") / "libv1_cpu.so"
-    )
+    target = tmp_path_factory.mktemp("mutants") / "libv1_cpu.so"
     here = native.instruction_sets() if native.LIBRARY.exists() else {}
     mutants.build(target, [isa for isa in ("amx",) if here.get(isa)])
     return target
@@ -62,7 +60,7 @@ def mutant(library: Path, monkeypatch: pytest.MonkeyPatch, two_threads: None) ->
     def choose(isa: str, which: int) -> None:
         if not opened.v1_select(isa.encode()):
             pytest.skip(f"this CPU has no {isa}")
-        loaded = native.Library(isa, opened.v1_attend, opened.v1_schedule, opened.v1_write)
+        loaded = native.library_of(opened, isa)
         monkeypatch.setattr(native, "load", lambda: loaded)
         kernel = _NativePagedAttention()
         get_kernel = select.get_kernel
@@ -128,12 +126,21 @@ def check_write(name: str, dtype: torch.dtype) -> None:
     assert torch.equal(ours.view(torch.uint8), theirs.view(torch.uint8))
 
 
+def check_copy(_: torch.dtype) -> None:
+    """Blocks of several pieces arrive where their pairs say."""
+    cache = torch.arange(6.0 * 30000).view(6, 1, 30000, 1).clone()
+    wanted = cache.clone()
+    wanted[[5, 2]] = cache[[0, 3]]
+    select.get_kernel("native").copy_blocks(cache, cache, torch.tensor([[0, 5], [3, 2]]))
+    assert torch.equal(cache, wanted)
+
+
 def failed(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The cases that the kernel fails, one by one."""
     cases = {f"write: {name}": functools.partial(check_write, name) for name in ("plain", *WRITTEN)}
     for name in NATIVE_CASES:
         cases[name] = functools.partial(check_case, name, monkeypatch)
-    for name, case in (cases | {"dense": check_varlen}).items():
+    for name, case in (cases | {"dense": check_varlen, "blocks": check_copy}).items():
         try:
             case(dtype)
         except (AssertionError, RuntimeError):
