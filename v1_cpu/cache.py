@@ -74,8 +74,9 @@ def ask_for_huge_pages(kv_cache: Tensor) -> bool:
     advice = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux has it
     if advice is None or not kv_cache.is_cpu:
         return False
-    first = -(-kv_cache.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
-    size = kv_cache.data_ptr() + kv_cache.untyped_storage().nbytes() - first
+    storage = kv_cache.untyped_storage()
+    first = -(-storage.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = storage.data_ptr() + storage.nbytes() - first
     if size < _HUGE_PAGE:
         return False
     madvise = ctypes.CDLL(None).madvise

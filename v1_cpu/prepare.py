@@ -7,7 +7,6 @@ same things.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -105,7 +104,7 @@ def prepare_varlen(
     """The kernel for this `varlen_attention` and the number of query tokens, padding excluded."""
     if validate:
         check.states("query", query, "[T, H, D]")
-        key_value(key, value)
+        check.key_value(key, value)
         if key.dtype is not query.dtype:
             raise TypeError(f"key: dtype {key.dtype}; must be {query.dtype} like query; nothing is converted silently")
         if query.shape[1] % key.shape[1] or key.shape[2] != query.shape[2]:
@@ -147,19 +146,7 @@ def prepare_write(
 ) -> Kernel:
     """The kernel for this `write_kv_cache`."""
     if validate:
-        key_value(key, value)
-        check.cache(kv_cache, num_kv_heads=key.shape[1], dtype=key.dtype)
-        if kv_cache.shape[3] != key.shape[2] + value.shape[2]:
-            raise ValueError(
-                f"kv_cache: shape {tuple(kv_cache.shape)}; its last dimension must be D + Dv = "
-                f"{key.shape[2]} + {value.shape[2]}"
-            )
-        check.tensor("slot_mapping", slot_mapping, torch.int64, 1, "[T]")
-        if slot_mapping.shape[0] != key.shape[0]:
-            raise ValueError(
-                f"slot_mapping: shape {tuple(slot_mapping.shape)}; must be [T], T = {key.shape[0]}, that of key"
-            )
-        check.scales(k_scale, v_scale, kv_cache.dtype)
+        check.written(key, value, kv_cache, slot_mapping, k_scale, v_scale)
         check.slots(slot_mapping, kv_cache.shape[0] * kv_cache.shape[2])
     _, num_kv_heads, head_size = key.shape
     chosen = serving(
@@ -175,18 +162,6 @@ def prepare_write(
     if layout is not None:
         check_layout(layout, chosen)
     return chosen
-
-
-def key_value(key: Any, value: Any) -> None:
-    """Keys `[S, KH, D]` and values `[S, KH, Dv]` of one dtype."""
-    check.states("key", key, "[S, KH, D]")
-    check.states("value", value, "[S, KH, Dv]")
-    if value.dtype is not key.dtype:
-        raise TypeError(f"value: dtype {value.dtype}; must be {key.dtype} like key; nothing is converted silently")
-    if value.shape[:2] != key.shape[:2]:
-        raise ValueError(
-            f"value: shape {tuple(value.shape)}; must be [S, KH, Dv] with the S and KH of key, {tuple(key.shape[:2])}"
-        )
 
 
 def check_layout(layout: str, chosen: Kernel) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from v1_cpu.layouts import FP8_DTYPES
 
+_FEW = 64  # up to here a list's minimum and maximum cost less than a call of torch
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -112,6 +113,60 @@ def cache(kv_cache: Any, *, num_kv_heads: int | None = None, dtype: torch.dtype 
     if num_kv_heads is not None and kv_cache.shape[1] != num_kv_heads:
         _wrong("kv_cache", kv_cache, f"must be {rule} with {num_kv_heads} KV heads, those of key")
     _placed("kv_cache", kv_cache, True)
+
+
+def written(key: Any, value: Any, kv_cache: Any, slot_mapping: Any, k_scale: Any, v_scale: Any) -> None:
+    """Types, dtypes and shapes of the tensors of `write_kv_cache`."""
+    try:
+        if _written_fit(key, value, kv_cache, slot_mapping) and unscaled(k_scale, v_scale):
+            return
+    except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):
+        pass  # something is no tensor or of another rank; said below
+    key_value(key, value)
+    cache(kv_cache, num_kv_heads=key.shape[1], dtype=key.dtype)
+    if kv_cache.shape[3] != key.shape[2] + value.shape[2]:
+        _wrong("kv_cache", kv_cache, f"its last dimension must be D + Dv = {key.shape[2]} + {value.shape[2]}")
+    tensor("slot_mapping", slot_mapping, torch.int64, 1, "[T]")
+    if slot_mapping.shape[0] != key.shape[0]:
+        _wrong("slot_mapping", slot_mapping, f"must be [T], T = {key.shape[0]}, that of key")
+    scales(k_scale, v_scale, kv_cache.dtype)
+
+
+def _written_fit(key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> bool:
+    """All of the rules of `written` for the common case, in one expression."""
+    tokens, num_kv_heads, head_size = key.shape
+    _, heads, _, width = kv_cache.shape
+    dtype = key.dtype
+    return (
+        dtype in DTYPES
+        and value.dtype is dtype
+        and kv_cache.dtype is dtype
+        and slot_mapping.dtype is torch.int64
+        and value.shape == (tokens, num_kv_heads, width - head_size)
+        and slot_mapping.shape == (tokens,)
+        and heads == num_kv_heads > 0
+        and 0 < head_size < width
+        and key.stride(2) == 1
+        and value.stride(2) == 1
+        and kv_cache.is_contiguous()
+        and slot_mapping.is_contiguous()
+        and key.is_cpu
+        and value.is_cpu
+        and kv_cache.is_cpu
+        and slot_mapping.is_cpu
+    )
+
+
+def key_value(key: Any, value: Any) -> None:
+    """Keys `[S, KH, D]` and values `[S, KH, Dv]` of one dtype."""
+    states("key", key, "[S, KH, D]")
+    states("value", value, "[S, KH, Dv]")
+    if value.dtype is not key.dtype:
+        raise TypeError(f"value: dtype {value.dtype}; must be {key.dtype} like key; nothing is converted silently")
+    if value.shape[:2] != key.shape[:2]:
+        raise ValueError(
+            f"value: shape {tuple(value.shape)}; must be [S, KH, Dv] with the S and KH of key, {tuple(key.shape[:2])}"
+        )
 
 
 def paged(
@@ -253,8 +308,14 @@ def slots(slot_mapping: Tensor, num_slots: int) -> None:
     """Slots are -1 (skipped) or lie in the cache."""
     if slot_mapping.numel() == 0:
         return
-    low, high = torch.aminmax(slot_mapping)
-    for value in (int(low), int(high)):
+    if slot_mapping.numel() <= _FEW:
+        values = slot_mapping.tolist()
+        low, high = min(values), max(values)
+    else:
+        low, high = map(int, torch.aminmax(slot_mapping))
+    if low >= -1 and high < num_slots:
+        return
+    for value in (low, high):
         if not -1 <= value < num_slots:
             where = int((slot_mapping == value).nonzero()[0])
             raise ValueError(f"slot_mapping[{where}] = {value}; must be -1 (skip) or 0 to {num_slots - 1}")
