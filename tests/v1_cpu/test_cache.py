@@ -253,6 +253,7 @@ def call(**change: Any) -> None:
         pytest.param({"value": torch.zeros(2, 2, 9)}, ValueError, r"D \+ Dv = 8 \+ 9", id="wrong width"),
         pytest.param({"key": torch.zeros(2, 16)}, ValueError, "key: shape", id="flat key"),
         pytest.param({"key": torch.zeros(2, 8, 2).transpose(1, 2)}, ValueError, "stride", id="strided key"),
+        pytest.param({"value": torch.zeros(2, 8, 2).transpose(1, 2)}, ValueError, "stride", id="strided value"),
         pytest.param({"kv_cache": torch.zeros(4, 3, 4, 16)}, ValueError, "with 2 KV heads", id="other heads"),
         pytest.param({"kv_cache": torch.zeros(4, 2, 4, 32)[..., ::2]}, ValueError, "contiguous", id="strided cache"),
         pytest.param({"kv_cache": torch.zeros(2, 4, 64)}, ValueError, "convert_kv_cache", id="a V0 cache"),
