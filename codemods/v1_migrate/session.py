@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .engine.run import Options
 
 Progress = Callable[[int, int], None]
-LAST_V0 = "0.9.2"  # what --bridge goes on to serve
 _LISTED = 10  # dirty or read-only files named in full
 
 
@@ -333,7 +332,7 @@ def _also(request: Request, config: configuration.Config, chosen: str) -> str:
     """The release of --also, "" without it. Raises ValueError for one that is unknown or not older than the target."""
     if not request.also and not request.bridge:
         return ""
-    from .names.index import Index
+    from .names.index import LAST_V0, Index
     from .names.releases import sort_key
 
     also = Index.load((*config.indexes, *request.indexes)).release(request.also or LAST_V0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field, replace
 
-from ..names.index import Param, sort_key
+from ..names.index import LAST_V0, Param, sort_key
 from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
-from .callees import BUILT_BY_VLLM, LAST_V0, Callee, callees_of, signature
+from .callees import BUILT_BY_VLLM, Callee, callees_of, signature
 from .callshape import Given, Misfit, fit, shifted
 from .context import PythonFile
 from .instances import function_around

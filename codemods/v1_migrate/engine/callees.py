@@ -19,7 +19,6 @@ from .verdicts import Judge
 BUILT_BY_VLLM = re.compile(
     r"(Impl|ImplBase|Worker|WorkerBase|ModelRunner|ModelRunnerBase|Executor|ExecutorBase|Scheduler)\Z"
 )
-LAST_V0 = "0.9.2"  # last release with the V0 CPU engine
 _FORWARDS = {"vllm.entrypoints.llm.LLM": "vllm.engine.arg_utils.EngineArgs"}  # `**kwargs` go on to this one
 _CALLABLE_BY_NAME = tuple("fFcks")  # not "m": `Class.method(x)` passes self by hand
 

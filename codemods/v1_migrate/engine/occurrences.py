@@ -84,19 +84,20 @@ class _ImportFinder(Finder):
         if guard or self.file.legacy:
             return occurrence, ""
         new, reason = self._destination(imported, verdict, uses, roles)
-        if self.file.settings.bridge and self._needs_bridge(imported, verdict, new):
+        if self.file.settings.bridge and self._needs_bridge(imported, verdict, new, uses):
             new = bridged(imported.dotted)
         if not new:
             return replace(occurrence, reason=reason), ""
         decided = replace(occurrence, destination=new, module=self.file.judge.is_module(imported.dotted))
         return (decided, new) if self.may_edit(decided) else (occurrence, "")
 
-    def _needs_bridge(self, imported: Imported, verdict: Verdict, new: str) -> bool:
+    def _needs_bridge(self, imported: Imported, verdict: Verdict, new: str, uses: list[Reference]) -> bool:
         """With --bridge: no one import serves both engines, and one of the bridge can take its place.
 
         `import a.b` binds `vllm`, which the rest of the file may need: a chain on it stays.
         """
-        if new and verdict.fate != "contract" and not self._two_objects(imported.dotted, new):
+        changed = "contract" in (verdict.fate, *(self.judge(use.dotted).fate for use in uses))
+        if new and not changed and not self._two_objects(imported.dotted, new):
             return False
         plain = isinstance(imported.statement, ast.Import) and not imported.alias.asname
         return not plain and self.file.judge.index.resolve(imported.dotted, self.file.settings.also).found is True

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 from ..names.backend import backend_has
 from ..names.curated import Curated, Fate
-from ..names.index import Index
+from ..names.index import LAST_V0, Index
+
+_VALUE = (
+    "It was a class; there the name is a plain value (a Literal, an alias or an instance), without the class's members."
+)
 
 Attention = Literal["vllm", "v1_cpu"]
 
@@ -93,7 +97,9 @@ class Judge:
         """A class that v1_cpu offers, or a member of one: what v1_cpu has counts, not what vLLM did with the member."""
         for symbol in _prefixes(dotted, missing_at):
             fate = self.curated.fate(symbol, self.target, self.attention)
-            if fate is not None and fate.new and fate.new.rpartition(".")[0] in ("v1_cpu", "v1_cpu.mla"):
+            if fate is None or not fate.new:
+                continue
+            if fate.new.rpartition(".")[0] in ("v1_cpu", "v1_cpu.mla") or backend_has(fate.new):
                 return self._listed(dotted, symbol, fate)
         return None
 
@@ -117,11 +123,15 @@ class Judge:
         new = fate.new + rest if fate.new else ""
         if new.startswith("v1_cpu.") and rest:
             new = new if backend_has(new) else ""
-        elif new and rest and not self.index.resolve(new, self.target).found:
-            if self.is_module(symbol):
+        elif new and rest:
+            found = self.index.resolve(new, self.target).found
+            if not found and self.is_module(symbol):
                 return None  # the module has a successor, this name of it does not: look for the name itself
-            new = ""
+            if found is False:  # None: what a value's attributes are, no index knows; the value is the same
+                new = ""
         since, last = self.span(symbol)
+        if fate.kind == "moved" and not rest and self._became_value(symbol, last, new):
+            fate = replace(fate, kind="contract", difference=f"{_VALUE} {fate.difference}".strip())
         return Verdict(
             dotted,
             "missing",
@@ -135,6 +145,13 @@ class Judge:
             fate.difference,
             fate.scope,
         )
+
+    def _became_value(self, symbol: str, last: str, new: str) -> bool:
+        """A class whose name means a Literal, an alias or an instance on the target."""
+        if not last or not new.startswith("vllm") or not self.index.resolve(new, self.target).kind.endswith("value"):
+            return False
+        before = self.index.resolve(symbol, LAST_V0)  # what the code was written for
+        return (before if before.found else self.index.resolve(symbol, last)).kind.endswith("class")
 
     def _unlisted(self, dotted: str, missing_at: str) -> Verdict:
         symbol = dotted if self.index.known(dotted) else self._longest_known(dotted, missing_at)

@@ -19,10 +19,11 @@ from .store import Store
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Index", "Param", "Resolution", "UnknownRelease", "sort_key", "user_index_dir"]
+__all__ = ["LAST_V0", "Index", "Param", "Resolution", "UnknownRelease", "sort_key", "user_index_dir"]
 
 INDEX_FILE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "index.names")
 ParamKind = Literal["pos", "pos_or_kw", "var_pos", "kw_only", "var_kw"]
+LAST_V0 = "0.9.2"  # the last release with the V0 CPU engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,15 @@ class GoneName(Rule):
 
     def _advice(self, occurrence: Occurrence, file: PythonFile) -> str:
         verdict = occurrence.verdict
-        if verdict.advice:
+        wanted = verdict.dotted if file.judge.is_module(verdict.symbol) else verdict.symbol
+        if verdict.advice and verdict.fate != "unlisted" and wanted == verdict.symbol:
             return verdict.advice
-        last = verdict.symbol.rpartition(".")[2]
-        named_alike = [name for name in file.judge.index.definitions(last, file.judge.target) if name != verdict.symbol]
+        last = wanted.rpartition(".")[2]
+        named_alike = [name for name in file.judge.index.definitions(last, file.judge.target) if name != wanted]
         if 0 < len(named_alike) <= 3:
             where = " and ".join(f"`{name}`" for name in named_alike)
-            return f"Of the same name there is {where}; compare the two before you use it."
-        return "It has no counterpart of that name there: see what its module became (`v1-migrate explain`)."
+            return f"Of the same name there is {where}; compare the two before you use it. {verdict.advice}".strip()
+        return (
+            verdict.advice
+            or "It has no counterpart of that name there: see what its module became (`v1-migrate explain`)."
+        )

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Safety, Severity
+from ..names.index import LAST_V0
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -88,6 +89,3 @@ def safety_of(occurrence: Occurrence, file: PythonFile) -> Safety:
     index = file.judge.index
     bridge = all(part.startswith("vllm") and index.resolve(part, LAST_V0).found for part in new.split(", "))
     return Safety.BRIDGE if bridge else Safety.V1
-
-
-LAST_V0 = "0.9.2"

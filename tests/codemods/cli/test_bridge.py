@@ -50,6 +50,11 @@ BRIDGED = [
         'llm = LLM(worker_cls="v1_compat.bridge.worker.cpu_worker.CPUWorker")\n',
         id="the path of a class",
     ),
+    pytest.param(
+        "from vllm.attention.backends.torch_sdpa import TorchSDPABackend\n\nTorchSDPABackend.get_kv_cache_shape(4, 16, 2, 64)\n",
+        "from v1_compat.bridge.attention.backends.torch_sdpa import TorchSDPABackend\n\nTorchSDPABackend.get_kv_cache_shape(4, 16, 2, 64)\n",
+        id="a class of which a method with another answer is called",
+    ),
 ]
 LEFT = [
     pytest.param("import vllm.core.scheduler\n\nvllm.core.scheduler.Scheduler\n", id="a chain on the name vllm"),

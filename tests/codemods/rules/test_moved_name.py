@@ -342,3 +342,50 @@ def test_a_second_import_of_the_package_does_not_keep_a_use_behind(other: str) -
     outcome = rewrite(f"{other}\n\ndef g():\n    return vllm.worker.worker_base.WorkerWrapperBase\n")
     assert "vllm.worker" not in outcome.text
     assert "return vllm.v1.worker.worker_base.WorkerWrapperBase" in outcome.text
+
+
+def test_a_value_s_own_attributes_are_no_finding() -> None:
+    text = """
+    from vllm.entrypoints.openai.tool_parsers import ToolParserManager
+
+    names = ToolParserManager.tool_parsers.keys()
+    """
+    outcome = rewrite(dedent(text))
+    assert "vllm.tool_parsers.abstract_tool_parser import ToolParserManager" in outcome.text
+    assert outcome.open == []
+
+
+def test_a_class_that_became_a_literal_does_not_move() -> None:
+    text = "from vllm.config import ConfigFormat\n\nnames = [each.value for each in ConfigFormat]\n"
+    outcome = rewrite(text)
+    assert outcome.text == text
+    assert {finding.rule for finding in outcome.open} == {"V1M003"}
+    assert any("plain value" in finding.advice for finding in outcome.open)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("vllm.entrypoints.openai.protocol.EmbeddingRequest", "vllm.entrypoints.pooling.embed.protocol"),
+        ("vllm.entrypoints.openai.serving_engine.BaseModelPath", "vllm.entrypoints.openai.models.protocol"),
+    ],
+)
+def test_a_gone_name_s_namesake_is_named(name: str, place: str) -> None:
+    module, _, last = name.rpartition(".")
+    (found,) = rewrite(f"from {module} import {last}\n").open
+    assert f"`{place}.{last}`" in found.advice
+
+
+CACHE = """
+from vllm.attention.backends.torch_sdpa import TorchSDPABackend
+
+shape = TorchSDPABackend.get_kv_cache_shape(4, 16, 2, 64)
+"""
+
+
+def test_a_cache_of_another_shape_is_said_where_it_is_made() -> None:
+    outcome = rewrite(dedent(CACHE), attention="v1_cpu")
+    assert "from v1_cpu import TorchSDPABackend" in outcome.text
+    (found,) = outcome.open
+    assert (found.rule, found.line) == ("V1M003", 3)
+    assert "v1_cpu.convert_kv_cache" in found.advice
