@@ -79,8 +79,8 @@ SITES = [
     Site("mla.h", "if (row < lanes) score_single(row, n);", {"the rows left over have no scores": "(void)0;"}),
     Site(
         "mla.h",
-        "d(copied ? round_up(call.head_size, 2 * W) : call.head_size)",
-        {"elements that fill no vector left out": "d(call.head_size / W * W)"},
+        "copied ? round_up(call.head_size, 2 * W) : call.head_size",
+        {"elements that fill no vector left out": "call.head_size / W * W"},
     ),
     Site("mla.h", "keys_of(c, r, from + row / group)", {"all queries see what the first sees": "keys_of(c, r, from)"}),
     Site("mla.h", "smaller(row_keys[row].end, item.key_end)", {"keys of the next part, too": "row_keys[row].end"}),
