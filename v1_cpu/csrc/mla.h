@@ -1,13 +1,16 @@
 // The kernel for latents: one KV head whose values are the first columns of its keys, under many query rows, in float32.
 //
-// Nothing is packed but the queries. Scores stand transposed, a key per line and a query row per lane: a key's number is broadcast
-// against a vector of query rows, so keys are read as they lie, maxima and sums of the softmax need no shuffles, and the weights can be
-// broadcast from where they are when the values, vectors of columns of the same rows, are added.
+// Nothing is packed but the queries. Scores stand transposed, a key per line and a query row per lane: maxima and sums of the softmax
+// need no shuffles, and the weights can be broadcast from where they are when the values, vectors of columns of the same rows, are
+// added. Where there are two vectors of query rows a key's number is broadcast against both. Rows of a single vector would need as
+// many broadcasts as products: their scores are dot products along the elements. Either way keys are read as they lie.
 
-constexpr int64_t LATENT_KEYS = 96;   // keys per tile: a multiple of every LATENT_SUMS
+constexpr int64_t LATENT_KEYS = 96;   // keys per tile at most: a multiple of LATENT_SUMS / 2 and of DOT_KEYS, like the next
+constexpr int64_t LATENT_FEW = 48;    // keys per tile under rows of a single vector: the first tile, which is waited for, is short
 constexpr int64_t LATENT_ROWS = 128;  // query rows per tile, where a token has no more
 constexpr int64_t LATENT_CHUNK = 192;  // elements of a query tile that stay in the first-level cache while all keys pass
 constexpr int LATENT_SUMS = GEMM_ROWS * GEMM_VECTORS;  // accumulators in registers
+constexpr int DOT_ROWS = W == 16 ? 8 : 4, DOT_KEYS = 2;  // dot products at a time: a multiple of W
 
 static inline bool is_latent(const Call& c) {
   return c.key == c.value && c.num_kv_heads == 1 && c.head_size_v <= c.head_size && !c.window && !c.chunk && !c.tree_mask &&
@@ -31,17 +34,49 @@ struct Following {
   int64_t size, values;     // bytes of an element; elements that are values
 };
 
-// scores[j][0 .. VECTORS) (+)= sum over e in [from, to) of keys[j][e] * q[e][0 .. VECTORS) for KEYS keys; lines of scores are `stride`
-// apart, those of q VECTORS * W.
-template <int KEYS, int VECTORS>
+// Under rows of a single vector memory limits. There the lines are asked for across all rows of the next tile, not along one: rows lie
+// in many pages, whose translations and streams then overlap. Even lines; `latent_values` takes the others.
+struct Across {
+  const char* const* rows;
+  int64_t tile, end;  // rows; bytes of a row, 0 if there is no next tile
+  int64_t key = 0, at = 0;
+  void fetch() {
+    if (at >= end) return;
+    __builtin_prefetch(rows[key] + at, 0, 2);
+    if (++key == tile) key = 0, at += 128;
+  }
+};
+
+// scores[j][r] = keys[j] . q[r] over d elements (a multiple of W) for DOT_KEYS keys and DOT_ROWS rows.
+static inline void latent_dots(const float* const* keys, const float* q, int64_t d, float* scores, int64_t stride, Across& next) {
+  Across ahead = next;
+  V sums[DOT_KEYS * DOT_ROWS];
+  for (V& sum : sums) sum = vzero();
+  for (int64_t e = 0; e < d; e += W) {
+    if (e % 32 == 0) ahead.fetch();
+    V key[DOT_KEYS];
+    for (int j = 0; j < DOT_KEYS; j++) key[j] = vload(keys[j] + e);
+    for (int r = 0; r < DOT_ROWS; r++) {
+      const V x = vload(q + r * d + e);
+      for (int j = 0; j < DOT_KEYS; j++) sums[j * DOT_ROWS + r] = vfma(x, key[j], sums[j * DOT_ROWS + r]);
+    }
+  }
+  next = ahead;
+  float lanes[DOT_KEYS * DOT_ROWS];
+  for (int i = 0; i < DOT_KEYS * DOT_ROWS; i += W) vstore(lanes + i, vsums(sums + i));
+  for (int j = 0; j < DOT_KEYS; j++) __builtin_memcpy(scores + j * stride, lanes + j * DOT_ROWS, DOT_ROWS * sizeof(float));
+}
+
+// scores[j][0 .. 2) (+)= sum over e in [from, to) of keys[j][e] * q[e][0 .. 2), two vectors of rows, for KEYS keys; lines of scores are
+// `stride` apart, those of q 2 * W; from and to are multiples of 2.
+template <int KEYS>
 static inline void latent_scores(const float* const* keys, const float* q, int64_t from, int64_t to, float* scores, int64_t stride,
                                  Following next) {
-  constexpr int STEP = VECTORS == 1 ? 4 : 2;  // elements per pointer that has to be loaded
+  constexpr int STEP = 2, VECTORS = 2;  // elements per pointer that has to be loaded; vectors of rows
   V sums[KEYS][VECTORS];
   for (int j = 0; j < KEYS; j++)
     for (int i = 0; i < VECTORS; i++) sums[j][i] = from ? vload(scores + j * stride + i * W) : vzero();
-  int64_t e = from;
-  for (; e + STEP <= to; e += STEP) {
+  for (int64_t e = from; e < to; e += STEP) {
     if (next.rows && e * next.size % 128 == 0)
       for (int j = 0; j < KEYS; j++) {
         __builtin_prefetch(next.rows[j] + e * next.size, 0, 2);
@@ -58,9 +93,6 @@ static inline void latent_scores(const float* const* keys, const float* q, int64
       }
     }
   }
-  for (; e < to; e++)
-    for (int j = 0; j < KEYS; j++)
-      for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(vset(keys[j][e]), vload(q + (e * VECTORS + i) * W), sums[j][i]);
   for (int j = 0; j < KEYS; j++)
     for (int i = 0; i < VECTORS; i++) vstore(scores + j * stride + i * W, sums[j][i]);
 }
@@ -93,19 +125,22 @@ struct LatentTiles {
   const LatentShape shape;
   const Logits logits;
   const Cache<T> cache;
-  const int64_t group, d, o_stride;
+  const int64_t group, o_stride;
   int64_t lanes = 0;  // rows at hand, rounded up to vectors: the stride of scores
+  int64_t tile = 0;   // keys per tile
   const bool copied;  // rows are converted, or would be read past their end
+  const int64_t d;    // elements of keys and queries, zeros up to whole vectors included
   float *q, *o, *scores, *maximum, *sum, *alpha, *converted;
   const T **rows_of, **next_rows;
   const float** keys;
   Keys* row_keys;
   Following following{};
+  Across ahead{};
 
   LatentTiles(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, 0), group(call.num_heads),
-        d(__is_same(T, float) ? call.head_size : round_up(call.head_size, 2 * W)), o_stride(shape.columns + 16),
-        copied(!__is_same(T, float) || shape.columns > call.head_size) {
+        o_stride(shape.columns + 16), copied(!__is_same(T, float) || shape.columns > call.head_size || call.head_size % W),
+        d(copied ? round_up(call.head_size, 2 * W) : call.head_size) {
     q = (float*)take(scratch, shape.key_stride * shape.rows * 4);
     converted = (float*)take(scratch, LATENT_KEYS * shape.key_stride * 4);
     o = (float*)take(scratch, shape.rows * o_stride * 4);
@@ -119,34 +154,56 @@ struct LatentTiles {
     row_keys = (Keys*)take(scratch, shape.rows * 16);
   }
 
-  // Queries [from, to) of the request, transposed, two vectors of rows at a time: q[pair of vectors][element][row].
+  // The rows of queries from `from` on: transposed, two vectors of rows at a time, as q[pair of vectors][element][row]; those of a
+  // vector that is left over, as they are.
   void load_queries(int64_t from, int64_t rows) {
-    float* line = converted;  // not in use yet
-    for (int64_t row = 0; row < lanes; row++) {
-      maximum[row] = MINUS_INFINITY;
-      sum[row] = 0;
-      if (row < rows) {
-        row_keys[row] = keys_of(c, r, from + row / group);
-        row_keys[row] = {larger(row_keys[row].begin, item.key_begin), smaller(row_keys[row].end, item.key_end)};
-        load_query(c, r.token + from + row / group, row % group, line);
-        if (Order<T>::paired) to_pair_order(line, round_up(c.head_size, 2 * W));
-      } else {
-        __builtin_memset(line, 0, d * 4);
+    float* lines = converted;  // not in use yet
+    for (int64_t first = 0; first < lanes; first += W) {
+      const int64_t pair = first / (2 * W) * 2 * W;
+      const bool paired = pair + 2 * W <= lanes;
+      float* to = q + pair * d;
+      for (int64_t row = first; row < first + W; row++) {
+        float* line = lines + (row - first) * shape.key_stride;
+        load_row(from, row, rows, line);
+        if (!paired) __builtin_memcpy(to + (row - first) * d, line, d * 4);
       }
-      const int64_t first = row / (2 * W) * 2 * W, width = first + 2 * W <= lanes ? 2 * W : W;
-      for (int64_t e = 0; e < d; e++) q[first * d + e * width + row - first] = line[e];
+      if (!paired) continue;
+      for (int64_t e = 0; e < d; e += W) {
+        V block[W];
+        for (int i = 0; i < W; i++) block[i] = vload(lines + i * shape.key_stride + e);
+        vtranspose(block);
+        for (int i = 0; i < W; i++) vstore(to + (e + i) * 2 * W + first - pair, block[i]);
+      }
     }
     __builtin_memset(o, 0, rows * o_stride * 4);
   }
+  void load_row(int64_t from, int64_t row, int64_t rows, float* line) {
+    maximum[row] = MINUS_INFINITY;
+    sum[row] = 0;
+    if (row >= rows) {
+      __builtin_memset(line, 0, d * 4);
+      return;
+    }
+    row_keys[row] = keys_of(c, r, from + row / group);
+    row_keys[row] = {larger(row_keys[row].begin, item.key_begin), smaller(row_keys[row].end, item.key_end)};
+    load_query(c, r.token + from + row / group, row % group, line);
+    if (Order<T>::paired) to_pair_order(line, round_up(c.head_size, 2 * W));
+  }
 
-  // Keys [key, key + n), and row pointers ahead to `next_end`.
+  // Row pointers of the next tile, from `key` on, and the first line of each row: translations of all pages are under way.
+  void look_ahead(int64_t key, int64_t count) {
+    cache.rows(key, count, next_rows, next_rows);
+    for (int64_t j = 0; j < count; j++) __builtin_prefetch(next_rows[j], 0, 2);
+  }
+  // Keys [key, key + n), and row pointers of the tile that follows before `end`.
   void load_keys(int64_t key, int64_t n, int64_t end) {
     exchange(rows_of, next_rows);
-    const int64_t next = key + LATENT_KEYS, count = smaller(LATENT_KEYS, end - next);
-    if (count > 0) cache.rows(next, count, next_rows, next_rows);
-    for (int64_t j = larger(count, 1); j < LATENT_KEYS; j++) next_rows[j] = next_rows[0];
+    const int64_t next = key + tile, count = smaller(tile, end - next);
+    if (count > 0) look_ahead(next, count);
+    for (int64_t j = larger(count, 1); j < tile; j++) next_rows[j] = next_rows[0];
     following = {count > 0 ? (const char* const*)next_rows : nullptr, int64_t(sizeof(T)), c.head_size_v};
-    for (int64_t j = 0; j < LATENT_KEYS; j++) {
+    ahead = {(const char* const*)next_rows, tile, count > 0 ? c.head_size * int64_t(sizeof(T)) : 0};
+    for (int64_t j = 0; j < tile; j++) {
       const T* row = rows_of[smaller(j, n - 1)];  // keys past the end are masked
       if (copied) {
         float* to = converted + j * shape.key_stride;
@@ -158,13 +215,18 @@ struct LatentTiles {
     }
   }
 
-  template <int VECTORS> void score(int64_t row, int64_t n) {
-    constexpr int KEYS = LATENT_SUMS / VECTORS;
+  void score_pair(int64_t row, int64_t n) {
+    constexpr int KEYS = LATENT_SUMS / 2;
     for (int64_t from = 0; from < d; from += LATENT_CHUNK)
       for (int64_t j = 0; j < n; j += KEYS) {
         const Following next{row || !following.rows ? nullptr : following.rows + j, following.size, following.values};
-        latent_scores<KEYS, VECTORS>(keys + j, q + row * d, from, smaller(from + LATENT_CHUNK, d), scores + j * lanes + row, lanes, next);
+        latent_scores<KEYS>(keys + j, q + row * d, from, smaller(from + LATENT_CHUNK, d), scores + j * lanes + row, lanes, next);
       }
+  }
+  void score_single(int64_t first, int64_t n) {
+    if (first) ahead.end = 0;  // `score_pair` has asked for everything
+    for (int64_t row = first; row < first + W; row += DOT_ROWS)
+      for (int64_t j = 0; j < n; j += DOT_KEYS) latent_dots(keys + j, q + row * d, d, scores + j * lanes + row, lanes, ahead);
   }
 
   // One step of the online softmax for the W rows from `row` on: scores to weights, and `alpha`.
@@ -207,8 +269,8 @@ struct LatentTiles {
 
   void attend_tile(int64_t rows, int64_t key, int64_t n) {
     int64_t row = 0;
-    for (; row + 2 * W <= lanes; row += 2 * W) score<2>(row, n);
-    for (; row < lanes; row += W) score<1>(row, n);
+    for (; row + 2 * W <= lanes; row += 2 * W) score_pair(row, n);
+    if (row < lanes) score_single(row, n);
     for (row = 0; row < lanes; row += W) soften(row, rows, key, n);
     int64_t column = 0;
     for (; column + GEMM_VECTORS * W <= shape.columns; column += GEMM_VECTORS * W) add_values<GEMM_VECTORS>(column, rows, n);
@@ -220,14 +282,15 @@ struct LatentTiles {
     for (int64_t from = item.query_begin; from < item.query_end; from += step) {
       const int64_t rows = (smaller(from + step, item.query_end) - from) * group;
       lanes = round_up(rows, W);
+      tile = lanes > W ? LATENT_KEYS : LATENT_FEW;
       load_queries(from, rows);
       Keys seen{r.kv_len, 0};
       for (int64_t row = 0; row < rows; row++)
         if (row_keys[row].begin < row_keys[row].end)
           seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
-      if (seen.begin < seen.end) cache.rows(seen.begin, smaller(LATENT_KEYS, seen.end - seen.begin), next_rows, next_rows);
-      for (int64_t key = seen.begin; key < seen.end; key += LATENT_KEYS) {
-        const int64_t n = smaller(LATENT_KEYS, seen.end - key);
+      if (seen.begin < seen.end) look_ahead(seen.begin, smaller(tile, seen.end - seen.begin));
+      for (int64_t key = seen.begin; key < seen.end; key += tile) {
+        const int64_t n = smaller(tile, seen.end - key);
         load_keys(key, n, seen.end);
         attend_tile(rows, key, n);
       }

@@ -38,6 +38,7 @@ Site = mutants.Site
 SMALL_TILES = [
     ("mla.h", "int64_t LATENT_ROWS = 128;", "int64_t LATENT_ROWS = 32;"),
     ("mla.h", "int64_t LATENT_CHUNK = 192;", "int64_t LATENT_CHUNK = 32;"),
+    ("mla.h", "int64_t LATENT_FEW = 48;", "int64_t LATENT_FEW = 12;"),
     ("amx_mla.h", "int64_t LATENT_TILE = 128;", "int64_t LATENT_TILE = 64;"),
     *(change for change in mutants.SMALL_TILES if change[0] == "schedule.cpp"),
 ]
@@ -55,6 +56,32 @@ SITES = [
     ),
     Site("mla.h", "weights[j * stride + r]", {"weights of the first row for all": "weights[j * stride]"}),
     Site("mla.h", "from ? vload(scores + j * stride + i * W) : vzero()", {"scores of the last chunk alone": "vzero()"}),
+    Site(
+        "mla.h",
+        "sums[j * DOT_ROWS + r] = vfma(x, key[j], sums[j * DOT_ROWS + r]);",
+        {
+            "dot products of the last step alone": "sums[j * DOT_ROWS + r] = vmul(x, key[j]);",
+            "dot products of the first row for all": "sums[j * DOT_ROWS + r] = vfma(vload(q + e), key[j], sums[j * DOT_ROWS + r]);",
+        },
+    ),
+    Site(
+        "mla.h",
+        "__builtin_memcpy(scores + j * stride, lanes + j * DOT_ROWS, DOT_ROWS * sizeof(float));",
+        {
+            "dot products of the first key for all": "__builtin_memcpy(scores + j * stride, lanes, DOT_ROWS * sizeof(float));"
+        },
+    ),
+    Site(
+        "mla.h",
+        "vstore(to + (e + i) * 2 * W + first - pair, block[i]);",
+        {"one vector of rows for both": "vstore(to + (e + i) * 2 * W, block[i]);"},
+    ),
+    Site("mla.h", "if (row < lanes) score_single(row, n);", {"the rows left over have no scores": "(void)0;"}),
+    Site(
+        "mla.h",
+        "copied ? round_up(call.head_size, 2 * W) : call.head_size",
+        {"elements that fill no vector left out": "call.head_size / W * W"},
+    ),
     Site("mla.h", "keys_of(c, r, from + row / group)", {"all queries see what the first sees": "keys_of(c, r, from)"}),
     Site("mla.h", "smaller(row_keys[row].end, item.key_end)", {"keys of the next part, too": "row_keys[row].end"}),
     Site(
@@ -125,6 +152,8 @@ LENS = [(1, 250), (6, 200), (3, 20), (40, 60), (1, 5)]
 CASES: dict[str, dict[str, Any]] = {
     "sixteen heads": {"heads": 16, "rank": 64, "rope": 32},
     "forty heads, elements that fill no step": {"heads": 40, "rank": 40, "rope": 10},
+    "twelve heads": {"heads": 12, "rank": 64, "rope": 32},
+    "ten heads, elements that fill no vector": {"heads": 10, "rank": 40, "rope": 9},
     "later keys weigh more": {"heads": 16, "rank": 64, "rope": 32, "seed": 1},
 }
 DTYPES = {"generic": (torch.float32, torch.bfloat16), "amx": (torch.bfloat16,)}
