@@ -196,7 +196,7 @@ def mutant(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     def choose(isa: str, which: int) -> None:
         if not opened.v1_select(isa.encode()):
             pytest.skip(f"this CPU has no {isa}")
-        loaded = native.Library(isa, opened.v1_attend, opened.v1_schedule, opened.v1_write)
+        loaded = native.library_of(opened, isa)
         monkeypatch.setattr(native, "load", lambda: loaded)
         number.value = which
 
