@@ -158,6 +158,19 @@ class SplitCache:
         return states.detach()
 
 
+def halves(name: str, kv_cache: Tensor, num_kv_heads: int = 1, head_size: int = 1) -> tuple[Tensor, Tensor]:
+    """The keys' and the values' part ``[NB, BS * KH * D]`` of a V0 cache. Raises ValueError for another layout."""
+    shape = tuple(kv_cache.shape)
+    if kv_cache.dim() != 3 or shape[0] != 2 or shape[2] % (num_kv_heads * head_size):
+        heads = f", here with KH = {num_kv_heads}, D = {head_size}" if head_size > 1 else ""
+        raise ValueError(
+            f"{name}: shape {shape}; must be V0's [2, NB, BS * KH * D]{heads}. A cache of v1_cpu, "
+            "[NB, KH, BS, D + Dv], is no such: convert it with v1_cpu.convert_kv_cache(cache, source='row', "
+            "target='v0', head_size=D), or call v1_cpu.paged_attention, write_kv_cache and copy_blocks on it as it is"
+        )
+    return kv_cache[0], kv_cache[1]
+
+
 def chunk(cache: Tensor, head_size: int) -> int:
     """x of a packed key cache: the elements in 16 bytes."""
     x = 16 // cache.element_size()
