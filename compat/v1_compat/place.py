@@ -22,7 +22,7 @@ _FIND_SPEC = ("<frozen importlib.util>", f"importlib{os.sep}util.py")
 _IMPORTLIB = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
 _MOCK = (f"{os.sep}unittest{os.sep}mock.py", f"{os.sep}mock{os.sep}mock.py")
 _BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *_MOCK)  # what calls an operator that is written in Python; `mock`
-_RUNNERS = (f"{os.sep}_pytest{os.sep}", f"{os.sep}pluggy{os.sep}")
+_RUNNERS = tuple(f"{os.sep}{package}{os.sep}" for package in ("_pytest", "pluggy", "pytest_mock"))
 _DISPATCH = tuple(f"{_OURS}{name}.py" for name in ("finder", "modules", "place"))
 _RELAYS = frozenset({"take", "say", "say_module", "resolve_obj_by_qualname"})  # ours, that do what somebody else asks
 

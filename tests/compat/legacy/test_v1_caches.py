@@ -41,6 +41,13 @@ def test_a_v1_cache_is_refused_and_its_conversion_served(call: Callable[[torch.T
     call(v1_cpu.convert_kv_cache(ROW, source="row", target="v0", head_size=64))
 
 
+@pytest.mark.parametrize("kind", [ipex_attn.PagedAttention, paged_attn.PagedAttention])
+def test_a_v1_cache_given_as_keys_and_as_values_is_refused(kind: Any) -> None:
+    states, slots, one = torch.zeros(3, 2, 128), torch.arange(3), torch.ones(())  # D that the cache's last size fits
+    with pytest.raises(ValueError, match=r"\[2, NB, BS \* KH \* D\].*v1_cpu\.convert_kv_cache"):
+        kind.write_to_paged_cache(states, states, ROW, ROW, slots, "auto", one, one)
+
+
 def test_a_cache_of_other_heads_is_refused() -> None:
     with pytest.raises(ValueError, match="KH = 3, D = 64"):
         ipex_attn.PagedAttention.split_kv_cache(torch.zeros(2, 4, 16 * 2 * 64), 3, 64)
