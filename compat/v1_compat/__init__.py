@@ -27,13 +27,16 @@ def install(mode: Mode | str | None = None) -> None:
     """Serve legacy names from now on, in this process and in its children.
 
     The mode is V1_COMPAT's if it is set, else `mode`, else "warn": so whoever runs a program can switch it, or switch
-    it off, without an edit. Called again, only the mode changes. Raises ValueError for a mode that does not exist.
+    it off, without an edit. Called again, only the mode changes; "off" then is `uninstall()`. Raises ValueError for a
+    mode that does not exist.
     """
     global _shim
     wanted = parse(mode, "install(mode)") if isinstance(mode, str) and not isinstance(mode, Mode) else mode
     with _lock:
         if _shim is not None:
-            if wanted is not None:
+            if wanted is Mode.OFF:
+                uninstall()
+            elif wanted is not None:
                 _shim.notices.mode = wanted
             return
         chosen = from_environment() or wanted or Mode.WARN

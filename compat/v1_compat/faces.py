@@ -110,6 +110,7 @@ def class_face(
         "__module__": module,
         "__qualname__": name,
         "__doc__": legacy.words,
+        "__class_getitem__": classmethod(_subscripted),
         "__v1_compat__": Face(legacy, target, members, params, say, mixin is not None),
     }
     try:
@@ -174,6 +175,11 @@ def function_face(legacy: Legacy, target: Callable[..., Any]) -> Callable[..., A
         return target(*args, **kwargs)
 
     return call
+
+
+def _subscripted(cls: type, item: Any) -> type:
+    """V0's bases were generic, and code derives from `ModelRunnerBase[Input]`; vLLM's are not."""
+    return cls
 
 
 def _face(cls: type) -> Face | None:

@@ -70,12 +70,13 @@ class Finder(MetaPathFinder):
         from .place import request_for
 
         request = request_for(fullname, server.folder)
-        if request.probing or request.guarded or (request.by_vllm and request.statement):
+        if request.probing or (request.by_vllm and request.statement) or (request.guarded and not request.by_us):
             return None
         if fullname == ROOT and request.last and not any(server.stands_in(f"{ROOT}.{name}") for name in request.names):
             return None  # whether vLLM is there is asked, or it is wanted itself
         package = server.is_package(fullname)
-        if request.last and not request.names and (request.statement or not package):  # resolvers go step by step
+        named = request.last and not request.names and (request.statement or not package)  # resolvers go step by step
+        if named and not request.by_us:
             server.say_module(fullname)
         return ModuleSpec(fullname, _StandIn(server), origin=ORIGIN, is_package=package)
 

@@ -1,29 +1,30 @@
 """Where in the user's code something happens, and how an import was asked for: read from the stack.
 
-Frames of importlib, of the standard library, of vLLM and of this package are nobody's line to change.
+Frames of importlib, of the standard library, of a test runner, of vLLM and of this package are nobody's line to change.
 """
 
 from __future__ import annotations
 
-import ast
 import dis
-import linecache
+import inspect
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
+
+from .guards import ANY, ATTRIBUTE, IMPORT, guarded_lines, probes
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _FIND_SPEC = ("<frozen importlib.util>", f"importlib{os.sep}util.py")
-_BETWEEN = (  # what calls an operator that is written in Python; what imports modules under pytest
-    f"{os.sep}torch{os.sep}_ops.py",
-    f"{os.sep}_pytest{os.sep}assertion{os.sep}rewrite.py",
-)
-_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"})
-_STRICT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError"})
+_IMPORTLIB = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
+_MOCK = (f"{os.sep}unittest{os.sep}mock.py", f"{os.sep}mock{os.sep}mock.py")
+_BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *_MOCK)  # what calls an operator that is written in Python; `mock`
+_RUNNERS = tuple(f"{os.sep}{package}{os.sep}" for package in ("_pytest", "pluggy", "pytest_mock"))
+_DISPATCH = tuple(f"{_OURS}{name}.py" for name in ("finder", "modules", "place"))
+_RELAYS = frozenset({"take", "say", "say_module", "resolve_obj_by_qualname"})  # ours, that do what somebody else asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +42,27 @@ class Request:
 
     last: bool  # the user named this module itself, it is not a parent on the way to another
     names: tuple[str, ...]  # of `from module import names`
-    probing: bool  # importlib.util.find_spec: a question, not an import
+    probing: bool  # importlib.util.find_spec, pytest.importorskip: a question, not an import
     statement: bool  # an import statement, not importlib.import_module and its like
     guarded: bool  # stands in a `try` that goes on without it
     by_vllm: bool  # vLLM's own source asks
+    by_us: bool  # this package asks, for itself
 
 
 def user_place(vllm_folder: str = "") -> Place:
-    """The innermost line that belongs to somebody else than the machinery."""
-    frame = _user_frame(sys._getframe(1), vllm_folder) or sys._getframe(1)
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "<unknown>"))
+    """The innermost line that belongs to somebody else than the machinery; a decorator's, where `mock` decorates."""
+    found = _user(sys._getframe(1), vllm_folder) or sys._getframe(1)
+    if isinstance(found, FunctionType):
+        code = found.__code__
+        return Place(code.co_filename, code.co_firstlineno, found.__globals__.get("__name__", "<unknown>"))
+    return Place(found.f_code.co_filename, found.f_lineno, found.f_globals.get("__name__", "<unknown>"))
 
 
 def request_for(fullname: str, vllm_folder: str = "") -> Request:
     """What the stack says about the import of `fullname` that is going on."""
-    asked, through_list, probing = fullname, False, False
+    asked, through_list, probing, as_attribute = fullname, False, False, False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename):
+    while frame is not None and _machinery(frame.f_code.co_filename) and _decorated(frame) is None:
         code = frame.f_code
         if code.co_filename.startswith("<frozen importlib"):
             if code.co_name == "_handle_fromlist":
@@ -66,27 +71,45 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
                 asked = frame.f_locals.get("name", asked)
         if code.co_name == "find_spec" and code.co_filename.endswith(_FIND_SPEC):
             probing = True
+        if code.co_name == "importorskip" and _runner(code.co_filename):
+            probing = True
+        as_attribute = as_attribute or (code.co_name == "take" and code.co_filename.startswith(_OURS))
         frame = frame.f_back
-    nearest = frame
+    nearest = frame if frame is None or _decorated(frame) is None else None
     statement, names = _import_statement(nearest) if nearest is not None else (False, ())
-    by_vllm = nearest is not None and _within(nearest.f_code.co_filename, vllm_folder)
-    user = _user_frame(nearest, vllm_folder) or nearest
+    user = _user(frame, vllm_folder) or nearest
+    askers = (nearest, user if isinstance(user, FrameType) else None)
     return Request(
         last=asked == fullname,
         names=() if through_list else names,
         probing=probing,
         statement=statement,
-        guarded=guarded(nearest) or guarded(user),
-        by_vllm=by_vllm,
+        guarded=not as_attribute and any(guarded(asker) for asker in askers),  # else it has been asked before
+        by_vllm=nearest is not None and _within(nearest.f_code.co_filename, vllm_folder),
+        by_us=by_us(),
     )
 
 
-def nearest_frame() -> FrameType | None:
-    """The innermost frame that is neither ours nor Python's."""
+def by_us() -> bool:
+    """The innermost code that asks is this package's own, and not on somebody else's behalf."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename):
+    while frame is not None:
+        code = frame.f_code
+        ours = code.co_filename.startswith(_OURS)
+        relay = code.co_filename.startswith(_DISPATCH) or code.co_name in _RELAYS
+        if not code.co_filename.startswith(_IMPORTLIB) and not (ours and relay):
+            return ours
         frame = frame.f_back
-    return frame
+    return False
+
+
+def unwanted(name: str) -> bool:
+    """The nearest line is ready to go on without the name that it takes of a module, or asks whether there is one."""
+    frame = _nearest_frame()
+    if frame is None:
+        return False
+    as_import = asked_for_a_list() or _import_statement(frame)[0]
+    return guarded(frame, IMPORT if as_import else ATTRIBUTE) or probed(frame, name)
 
 
 def asked_for_a_list() -> bool:
@@ -99,31 +122,11 @@ def asked_for_a_list() -> bool:
 
 def probed(frame: FrameType, name: str) -> bool:
     """The line asks whether there is such a name: hasattr(x, "name"), getattr(x, "name", default)."""
-    return (frame.f_lineno, name) in _probes(frame.f_code.co_filename)
+    known = probes(frame.f_code.co_filename)
+    return (frame.f_lineno, name) in known or (frame.f_lineno, ANY) in known
 
 
-@lru_cache(maxsize=256)
-def _probes(filename: str) -> frozenset[tuple[int, str]]:
-    found = set()
-    for node in ast.walk(_tree(filename)):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("hasattr", "getattr"):
-            wanted = 2 if getattr(node.func, "id", "") == "hasattr" else 3
-            name = node.args[1] if len(node.args) == wanted else None
-            if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                found |= {(line, name.value) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    return frozenset(found)
-
-
-@lru_cache(maxsize=64)
-def _tree(filename: str) -> ast.Module:
-    """The source of a file; empty where there is none to be had."""
-    try:
-        return ast.parse("".join(linecache.getlines(filename)))
-    except (SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])
-
-
-def guarded(frame: FrameType | None) -> bool:
+def guarded(frame: FrameType | None, errors: frozenset[str] = IMPORT) -> bool:
     """The line stands in a `try` that has an answer to an import that fails; so do lines that import its module."""
     outermost = True
     package = frame.f_globals.get("__name__", "").partition(".")[0] if frame is not None else ""
@@ -131,7 +134,7 @@ def guarded(frame: FrameType | None) -> bool:
         if not _machinery(frame.f_code.co_filename):
             if frame.f_globals.get("__name__", "").partition(".")[0] != package:
                 return False
-            ranges = _guards(frame.f_code.co_filename, not outermost)
+            ranges = guarded_lines(frame.f_code.co_filename, errors if outermost else IMPORT, not outermost)
             if any(first <= frame.f_lineno <= last for first, last in ranges):
                 return True
             if frame.f_code.co_name != "<module>":
@@ -141,20 +144,46 @@ def guarded(frame: FrameType | None) -> bool:
     return False
 
 
+def _nearest_frame() -> FrameType | None:
+    """The innermost frame that is not machinery; None where that is a decorator of `mock`, which asks nothing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _machinery(frame.f_code.co_filename):
+        if _decorated(frame) is not None:
+            return None
+        frame = frame.f_back
+    return frame
+
+
+def _decorated(frame: FrameType) -> FunctionType | None:
+    """The function that `mock.patch` decorates, if this frame is its wrapper."""
+    if frame.f_code.co_name not in ("patched", "_inner") or not frame.f_code.co_filename.endswith(_MOCK):
+        return None
+    function: Callable[..., object] | None = frame.f_locals.get("func") or frame.f_locals.get("f")
+    found = inspect.unwrap(function) if function is not None else None
+    return found if isinstance(found, FunctionType) else None
+
+
 def _machinery(filename: str) -> bool:
-    if filename.startswith(("<frozen ", _OURS)) or filename.endswith(_BETWEEN):
+    if filename.startswith(("<frozen ", _OURS)) or filename.endswith(_BETWEEN) or _runner(filename):
         return True
     return filename.startswith(_STDLIB) and "site-packages" not in filename and "dist-packages" not in filename
+
+
+def _runner(filename: str) -> bool:
+    return any(runner in filename for runner in _RUNNERS)
 
 
 def _within(filename: str, folder: str) -> bool:
     return bool(folder) and filename.startswith(folder)
 
 
-def _user_frame(frame: FrameType | None, vllm_folder: str) -> FrameType | None:
+def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType | None:
     fallback = None
     while frame is not None:
         filename = frame.f_code.co_filename
+        decorated = _decorated(frame)
+        if decorated is not None:
+            return decorated
         if not _machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
             if not _within(filename, vllm_folder):
                 return frame
@@ -181,45 +210,3 @@ def _imports(code: CodeType) -> dict[int, tuple[bool, tuple[str, ...]]]:
         elif instruction.opname == "IMPORT_FROM":
             found[instruction.offset] = (True, ())
     return found
-
-
-@lru_cache(maxsize=256)
-def _guards(filename: str, strict: bool) -> tuple[tuple[int, int], ...]:
-    """The lines of a file that may fail to import. `strict`: only where the handler names an import error."""
-    errors = _STRICT_ERRORS if strict else _IMPORT_ERRORS
-    return tuple(_guarded_ranges(_tree(filename), errors, strict))
-
-
-def _guarded_ranges(node: ast.AST, errors: frozenset[str], strict: bool) -> Iterator[tuple[int, int]]:
-    for child in ast.walk(node):
-        caught = isinstance(child, ast.Try) and any(_answers(handler, errors, strict) for handler in child.handlers)
-        caught = caught or (isinstance(child, ast.With) and any(_suppresses(item, errors) for item in child.items))
-        if caught and isinstance(child, ast.Try | ast.With):
-            yield from _own_lines(child.body)
-
-
-def _own_lines(body: list[ast.stmt]) -> Iterator[tuple[int, int]]:
-    """What runs there and then: a function's body runs later."""
-    for statement in body:
-        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield statement.lineno, statement.end_lineno or statement.lineno
-
-
-def _answers(handler: ast.ExceptHandler, errors: frozenset[str], strict: bool) -> bool:
-    """It catches a failed import, and does something else than to raise again."""
-    if isinstance(handler.body[-1], ast.Raise):
-        return False
-    return not strict if handler.type is None else _names(handler.type, errors)
-
-
-def _suppresses(item: ast.withitem, errors: frozenset[str]) -> bool:
-    call = item.context_expr
-    if not isinstance(call, ast.Call):
-        return False
-    called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    return called == "suppress" and any(_names(argument, errors) for argument in call.args)
-
-
-def _names(expression: ast.expr, errors: frozenset[str]) -> bool:
-    parts = (getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(expression))
-    return any(part in errors for part in parts)

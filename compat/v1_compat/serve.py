@@ -16,7 +16,7 @@ from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .mode import Mode
 from .notices import Notices
-from .place import Place, asked_for_a_list, nearest_frame, user_place
+from .place import Place, asked_for_a_list, by_us, unwanted, user_place
 from .table import Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -67,14 +67,14 @@ class Server:
         """The object of a legacy name, with its notice. Raises NotServed."""
         dotted = f"{module}.{name}"
         if not name.startswith("__") and self.stands_in(dotted):
-            if asked_for_a_list():
+            if asked_for_a_list() or (unwanted(name) and not by_us()):
                 raise NotServed(f"module {module!r} has no attribute {name!r}: it is a module, to be imported")
             return importlib.import_module(dotted)
-        served = self.find(module, name)
-        if served is None or (served.how in ("stub", "adapter") and self._unwanted(name, served.how)):
+        served, ours = self.find(module, name), by_us()
+        if served is None or not (ours or self._wanted(name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
-        if (module, place) not in self._stars and not asked_for_a_list():
+        if not ours and (module, place) not in self._stars and not asked_for_a_list():
             self.notices.say(served.rule, dotted, served.text, served.since, place)
         return served.object
 
@@ -203,12 +203,13 @@ class Server:
         rule = "V1M201" if name == switch.VARIABLE else legacy.rule
         if legacy.what != "value":
             return self._stub(legacy, None)
-        return Served(switch.Variable(name), "value", rule, legacy.words, legacy.since)
+        return Served(switch.Variable(name), "value", rule, legacy.words_under(rule), legacy.since)
 
     def _adapter(self, module: str, name: str) -> tuple[tuple[Any] | None, BaseException | None]:
         place = self.adapters.get(module)
-        if place is None:
-            return None, None
+        if place is None:  # perhaps imported there from where it is adapted
+            home, _, own = self.table.origin(f"{module}.{name}").rpartition(".")
+            return self._adapter(home, own) if home in self.adapters else (None, None)
         try:
             ours = importlib.import_module(place)
         except ImportError as error:  # torch, which is asked for here for the first time
@@ -224,14 +225,9 @@ class Server:
 
         return say
 
-    def _unwanted(self, name: str, how: How) -> bool:
-        """The line is ready to go on without the name, and the name would not do what it did."""
-        frame = nearest_frame()
-        if frame is None or (how == "adapter" and self.vllm is None):
-            return False
-        from .place import guarded, probed
-
-        return guarded(frame) or (how == "stub" and probed(frame, name))
+    def _wanted(self, name: str, how: How) -> bool:
+        """Not where the line is ready to go on without the name, and the name would not be what it was."""
+        return how in ("same", "outside") or (how == "adapter" and self.vllm is None) or not unwanted(name)
 
 
 def adapters() -> Mapping[str, str]:

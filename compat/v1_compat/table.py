@@ -39,7 +39,11 @@ class Legacy:
     @property
     def words(self) -> str:
         """Everything there is to say to a person."""
-        return f"{self.headline} {self.advice}".rstrip() + f" [{self.rule}: v1-migrate explain {self.dotted}]"
+        return self.words_under(self.rule)
+
+    def words_under(self, rule: str) -> str:
+        """The same under the id of another rule, that speaks of this name in particular."""
+        return f"{self.headline} {self.advice}".rstrip() + f" [{rule}: v1-migrate explain {self.dotted}]"
 
 
 class Table:
@@ -87,6 +91,11 @@ class Table:
     def members(self, legacy: Legacy) -> tuple[str, ...]:
         """What a class or module had in its last release."""
         return self.judge.index.members(legacy.dotted, legacy.last)
+
+    def origin(self, dotted: str) -> str:
+        """Where the last release that had the name defined it: an import of it leads there."""
+        legacy = self.find(dotted)
+        return self.judge.index.resolve(dotted, legacy.last).canonical if legacy is not None else ""
 
     def params(self, dotted: str, release: str) -> tuple[Param, ...] | None:
         """Parameters of a function or method of a release, self left out; None when they cannot be told."""

@@ -46,6 +46,9 @@ class ModelConfig: ...
 class ParallelConfig: ...
 class DeviceConfig: ...
 """,
+    "platforms/__init__.py": "",
+    "platforms/interface.py": "class Platform: ...\n",
+    "platforms/cpu.py": "",
     "sequence.py": "class IntermediateTensors: ...\n",
     "utils/__init__.py": "",
     "utils/math_utils.py": "def cdiv(a, b):\n    return -(a // -b)\ndef uses_cdiv():\n    return cdiv(7, 2)\n",

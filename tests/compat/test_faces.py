@@ -240,3 +240,26 @@ def test_an_enumeration_with_other_members_says_what_became_of_them() -> None:
     assert not hasattr(old, "PIECEWISE")
     with pytest.raises(KeyError):
         old["nothing"]
+
+
+@pytest.mark.parametrize(
+    "dotted",
+    [
+        "vllm.worker.cpu_model_runner.CPUModelRunnerBase",
+        "vllm.worker.cpu_worker.CPUWorker",
+        "vllm.worker.model_runner_base.ModelRunnerBase",
+        "vllm.worker.model_runner_base.ModelRunnerInputBuilderBase",
+        "vllm.worker.cpu_worker.CPUCacheEngine",
+    ],
+)
+def test_a_generic_base_is_subscripted_and_derived_from(dotted: str) -> None:
+    base = name(dotted)
+    derived = _derive(base[int])
+    assert base in derived.__mro__ and derived[str] is not None
+
+
+def _derive(base: Any) -> type:
+    class Mine(base):  # type: ignore[misc]
+        extra = 1
+
+    return Mine

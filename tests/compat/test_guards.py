@@ -43,7 +43,73 @@ GUARDED = [
         id="hasattr",
     ),
 ]
+GUARDED += [
+    pytest.param(
+        "try:\n    from vllm.sequence import SequenceGroup as CPUCacheEngine\nexcept ImportError:\n    CPUCacheEngine = 'mine'\n",
+        id="a class that has a successor of another contract",
+    ),
+    pytest.param(
+        "import vllm.sequence as s\nname = 'SequenceGroup'\nCPUCacheEngine = getattr(s, name, 'mine')\n",
+        id="getattr with a default and a computed name",
+    ),
+    pytest.param(
+        "import vllm.sequence as s\nCPUCacheEngine = s.ExecuteModelRequest if hasattr(s, 'ExecuteModelRequest') else 'mine'\n",
+        id="hasattr of a class with a successor",
+    ),
+    pytest.param(
+        "import vllm.sequence as s\ntry:\n    CPUCacheEngine = s.SequenceGroup\nexcept AttributeError:\n    CPUCacheEngine = 'mine'\n",
+        id="an attribute, except AttributeError",
+    ),
+    pytest.param(
+        "import vllm\nCPUCacheEngine = vllm.worker if hasattr(vllm, 'worker') else 'mine'\n", id="hasattr of a module"
+    ),
+    pytest.param(
+        "import vllm.envs as e\nCPUCacheEngine = getattr(e, 'VLLM_USE_V1', 'mine')\n",
+        id="a variable that vllm.envs lost",
+    ),
+    pytest.param(
+        "try:\n    from vllm.sequence import SequenceGroup as CPUCacheEngine\n    V0, NAME = True, CPUCacheEngine.__name__\nexcept Exception:\n    CPUCacheEngine = 'mine'\n",
+        id="imports and assignments, except Exception",
+    ),
+    pytest.param(
+        "import pytest\nCPUCacheEngine = 'mine'\ntry:\n    CPUCacheEngine = pytest.importorskip('vllm.core.scheduler')\nexcept pytest.skip.Exception:\n    pass\n",
+        id="pytest.importorskip",
+    ),
+]
+WORK = "except Exception as e:\n    CPUCacheEngine = 'mine'\n"
 SERVED = [
+    pytest.param(
+        f"try:\n    from vllm.core.scheduler import Scheduler as CPUCacheEngine\n    print(len('work'))\n{WORK}",
+        id="work in the try, except Exception",
+    ),
+    pytest.param(
+        "def main():\n    try:\n        from vllm.core.scheduler import Scheduler\n        print('work')\n        return Scheduler\n"
+        "    except Exception:\n        return 'mine'\nCPUCacheEngine = main()\n",
+        id="a main that prints what goes wrong",
+    ),
+    pytest.param(
+        f"import vllm.utils as u\ntry:\n    CPUCacheEngine = u.cdiv(7, 2)\n{WORK}", id="a call, except Exception"
+    ),
+    pytest.param(
+        f"import vllm.sequence as s\ntry:\n    CPUCacheEngine = isinstance(1, s.SequenceGroup)\n{WORK}",
+        id="an argument of a call, except Exception",
+    ),
+    pytest.param(
+        f"import vllm.sequence as s\ntry:\n    for CPUCacheEngine in [s.SequenceGroup]:\n        pass\n{WORK.replace('Exception as e', 'BaseException')}",
+        id="a loop, except BaseException",
+    ),
+    pytest.param(
+        "import vllm.sequence as s\ntry:\n    CPUCacheEngine = s.SequenceGroup\nexcept ImportError:\n    CPUCacheEngine = 'mine'\n",
+        id="an attribute, whose lack is no ImportError",
+    ),
+    pytest.param(
+        "try:\n    from vllm.sequence import SequenceGroup as CPUCacheEngine\nexcept ImportError:\n    raise\nexcept Exception:\n    CPUCacheEngine = 'mine'\n",
+        id="the first handler that catches decides",
+    ),
+    pytest.param(
+        "import contextlib\nCPUCacheEngine = 'mine'\nwith contextlib.suppress(Exception):\n    from vllm.core.scheduler import Scheduler as CPUCacheEngine\n    print('work')\n",
+        id="work under contextlib.suppress(Exception)",
+    ),
     pytest.param("from vllm.worker.cpu_worker import CPUCacheEngine\n", id="plain import"),
     pytest.param(
         "try:\n    from vllm.worker.cpu_worker import CPUCacheEngine\nexcept ImportError as e:\n    raise RuntimeError from e\n",
@@ -126,3 +192,20 @@ def test_without_vllm_it_is_not_said_to_be_there(no_vllm: None, run: Callable[..
 def test_without_vllm_what_is_vllms_own_says_so(no_vllm: None, run: Callable[..., Any]) -> None:
     said = run("from vllm.platforms import Platform\nclass Mine(Platform): ...\n")
     assert [(s.line, "vLLM's own, and vLLM is not installed" in s.text) for s in said] == [(1, True), (2, True)]
+
+
+def test_a_guard_answers_the_same_before_and_after_an_unguarded_import(vllm: Path, run: Any) -> None:
+    """But for a bare import of the module: Python finds it without asking."""
+    guards = "".join(
+        f"    try:\n        from {module} import {name}\n        found.append({name})\n    except ImportError:\n        found.append(None)\n"
+        for module, name in [
+            ("vllm.core.scheduler", "Scheduler"),
+            ("vllm.core.scheduler", "PreemptionMode"),
+            ("vllm.core.evictor", "LRUEvictor"),
+            ("vllm.sequence", "SequenceGroup"),
+            ("vllm.worker.cpu_worker", "CPUWorker"),
+        ]
+    )
+    unguarded = "from vllm.core.scheduler import Scheduler, PreemptionMode\nfrom vllm.worker.cpu_worker import CPUWorker\nimport vllm.core.evictor\n"
+    run(f"found = []\ndef ask():\n{guards}ask()\n{unguarded}from vllm.sequence import SequenceGroup\nask()\n")
+    assert run.globals["found"] == [None] * 10

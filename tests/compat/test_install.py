@@ -144,6 +144,23 @@ class TestModes:
         v1_compat.install("warn")
         assert v1_compat.mode() is v1_compat.Mode.ERROR
 
+    @pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
+    def test_off_after_another_mode_is_as_uninstalled(self, vllm: Path) -> None:
+        before = dict(os.environ)
+        v1_compat.install("warn")
+        importlib.import_module("vllm.worker.cpu_worker")
+        sequence = importlib.import_module("vllm.sequence")
+        assert sequence.SequenceGroup
+        v1_compat.install("off")
+        assert v1_compat.mode() is v1_compat.Mode.OFF and finders() == 0 and dict(os.environ) == before
+        for module in ("vllm.worker.cpu_worker", "vllm.core.scheduler"):
+            with pytest.raises(ModuleNotFoundError):
+                importlib.import_module(module)
+        with pytest.raises(AttributeError):
+            _ = sequence.SequenceGroup
+        v1_compat.install("warn")
+        assert sequence.SequenceGroup and importlib.import_module("vllm.core.scheduler")
+
     @pytest.mark.parametrize("text", ["on", "1", "wran"])
     def test_an_unknown_mode_is_refused_with_the_choices(
         self, vllm: Path, monkeypatch: pytest.MonkeyPatch, text: str

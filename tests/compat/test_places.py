@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -50,6 +51,28 @@ PLACES = [
     pytest.param(
         "from unittest import mock\nwith mock.patch('vllm.executor.ray_utils.RayWorkerWrapper'):  # V1M003,V1M003,V1M006\n    pass\n",
         id="mock.patch resolves a path in the standard library",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')  # V1M003,V1M003\ndef f(m):\n    pass\n\n\nf()\n",
+        id="mock.patch as a decorator is warned of at its own line",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')  # V1M003,V1M003\ndef f(m):\n    pass\n\n\ntry:\n    f()\nexcept BaseException:\n    raise SystemExit\n",
+        id="a decorated function is called in a try",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')  # V1M003,V1M003\n@mock.patch('os.sep', '+')\nasync def f(m):\n    pass\n\n\nimport asyncio\ntry:\n    asyncio.run(f())\nexcept ImportError:\n    pass\n",
+        id="a decorated coroutine, under two patches, in a try",
+    ),
+    pytest.param(
+        "import io\nimport unittest\nfrom unittest import mock\n\n\nclass T(unittest.TestCase):\n    @mock.patch.dict('os.environ', x='1')  # V1M003,V1M003\n    @mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')\n    def test_x(self, m):\n        pass\n\n\n"
+        "result = unittest.TextTestRunner(stream=io.StringIO()).run(T('test_x'))\nassert result.wasSuccessful()\n",
+        id="unittest calls the decorated test",
+    ),
+    pytest.param(
+        "import pytest\np = pytest.MonkeyPatch()\np.setattr('vllm.worker.cpu_worker.CPUWorker.load_model', 1)  # V1M003,V1M003\n"
+        "import vllm.envs as envs\np.setattr(envs, 'VLLM_USE_V1', False)  # V1M201\np.undo()\n",
+        id="monkeypatch patches for the user",
     ),
     pytest.param(
         "import pickle\ndata = b'cvllm.utils\\ncdiv\\n.'\npickle.loads(data)  # V1M001\n",
@@ -124,6 +147,22 @@ def test_ids_are_those_of_the_rules() -> None:
 
     known = {rule.id for rule in all_rules()}
     assert {*RULES.values(), "V1M006", "V1M201", "V1M202", "V1M203"} <= known
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from vllm.envs import VLLM_USE_V1",
+        "from vllm.envs import set_vllm_use_v1",
+        "from vllm.utils import cdiv",
+        "from vllm.sequence import SequenceGroup",
+        "from vllm.worker.cpu_worker import CPUWorker, CPUCacheEngine",
+        "import vllm.core.scheduler",
+    ],
+)
+def test_a_message_has_one_id(vllm: Path, run: Callable[..., Any], line: str) -> None:
+    said = run(f"{line}\n")
+    assert said and all(set(re.findall(r"V1M\d+", s.text)) == {s.rule} for s in said), [s.text for s in said]
 
 
 def test_what_an_adapter_says_points_at_the_line_too(

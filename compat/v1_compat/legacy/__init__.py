@@ -13,6 +13,7 @@ ADAPTERS: Mapping[str, str] = {
     "vllm.attention": "v1_compat.legacy.attention_package",
     "vllm.attention.backends.abstract": "v1_compat.legacy.abstract",
     "vllm.attention.backends.cpu_mla": "v1_compat.legacy.cpu_mla",
+    "vllm.attention.backends.registry": "v1_compat.legacy.platform_backend",
     "vllm.attention.backends.torch_sdpa": "v1_compat.legacy.torch_sdpa",
     "vllm.attention.backends.utils": "v1_compat.legacy.attention_utils",
     "vllm.attention.ops.ipex_attn": "v1_compat.legacy.ipex_attn",

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from v1_compat.legacy import custom_ops as ops
-from v1_compat.legacy.layouts import chunk
+from v1_compat.legacy.layouts import chunk, halves
 
 try:
     import intel_extension_for_pytorch.llm.modules  # type: ignore[import-not-found] # noqa: F401
@@ -42,10 +42,10 @@ class _PagedAttention:
     @staticmethod
     def split_kv_cache(kv_cache: Tensor, num_kv_heads: int, head_size: int, *args: Any) -> tuple[Tensor, Tensor]:
         """Views: keys ``[NB, KH, D // x, BS, x]`` with x = 16 bytes, values ``[NB, KH, D, BS]``."""
+        keys, values = halves("kv_cache", kv_cache, num_kv_heads, head_size)
         x = chunk(kv_cache, head_size)
-        num_blocks = kv_cache.shape[1]
-        key_cache = kv_cache[0].view(num_blocks, num_kv_heads, head_size // x, -1, x)
-        return key_cache, kv_cache[1].view(num_blocks, num_kv_heads, head_size, -1)
+        key_cache = keys.view(keys.shape[0], num_kv_heads, head_size // x, -1, x)
+        return key_cache, values.view(keys.shape[0], num_kv_heads, head_size, -1)
 
     @staticmethod
     def write_to_paged_cache(
@@ -101,7 +101,8 @@ class _PagedAttention:
     @staticmethod
     def copy_blocks(kv_caches: list[Tensor], src_to_dists: Tensor, *args: Any) -> None:
         """Copy whole blocks inside each layer's cache: int64 ``[n, 2]`` of (source, destination)."""
-        ops.copy_blocks([cache[0] for cache in kv_caches], [cache[1] for cache in kv_caches], src_to_dists)
+        pairs = [halves(f"kv_caches[{i}]", cache) for i, cache in enumerate(kv_caches)]
+        ops.copy_blocks([keys for keys, _ in pairs], [values for _, values in pairs], src_to_dists)
 
 
 class _IPEXPagedAttention(_PagedAttention):
@@ -110,8 +111,9 @@ class _IPEXPagedAttention(_PagedAttention):
     @staticmethod
     def split_kv_cache(kv_cache: Tensor, num_kv_heads: int, head_size: int, *args: Any) -> tuple[Tensor, Tensor]:
         """Views ``[NB, KH, BS, D]``."""
-        shape = (kv_cache.shape[1], num_kv_heads, -1, head_size)
-        return kv_cache[0].view(shape), kv_cache[1].view(shape)
+        keys, values = halves("kv_cache", kv_cache, num_kv_heads, head_size)
+        shape = (keys.shape[0], num_kv_heads, -1, head_size)
+        return keys.view(shape), values.view(shape)
 
 
 PagedAttention: type[_PagedAttention] = _IPEXPagedAttention if _use_ipex else _PagedAttention

@@ -21,6 +21,10 @@ from v1_cpu.layouts import FP8_DTYPES, KV_CACHE_DTYPES
 
 PACKED = "[NB, KH, D // x, BS, x] and [NB, KH, D, BS]"
 PLAIN = "[NB, KH, BS, D] and [NB, KH, BS, D]"
+_OF_V1 = (
+    "A cache of v1_cpu, [NB, KH, BS, D + Dv], is no such: convert it with v1_cpu.convert_kv_cache(cache, source='row', "
+    "target='v0', head_size=D), or call v1_cpu.paged_attention, write_kv_cache and copy_blocks on it as it is"
+)
 _COPIED_AT_ONCE = 1 << 19  # bytes of keys, and of values: what is read once more stays in a core's cache
 
 
@@ -63,11 +67,12 @@ class SplitCache:
             fits = value.shape == (num_blocks, heads, head_size, block_size)
         elif key.dim() == 4:
             num_blocks, heads, block_size, head_size = shape
-            fits = value.shape == key.shape
+            fits = value.shape == key.shape and key_cache is not value_cache  # one tensor is V1's, with both inside
         if not fits:
             raise ValueError(
                 f"key_cache, value_cache: shapes {shape} and {tuple(value.shape)}; must be {PACKED} "
-                f"(x = 16 bytes), or {PLAIN}: split_kv_cache makes them from the layer's kv_cache"
+                f"(x = 16 bytes), or {PLAIN}: split_kv_cache makes them from the layer's kv_cache, "
+                f"[2, NB, BS * KH * D]. {_OF_V1}"
             )
         return cls(key, value, packed, num_blocks, heads, block_size, head_size)
 
@@ -156,6 +161,15 @@ class SplitCache:
         if self.key.dtype in FP8_DTYPES:
             return quantize(states.detach(), scale, self.key.dtype).view(torch.uint8)
         return states.detach()
+
+
+def halves(name: str, kv_cache: Tensor, num_kv_heads: int = 1, head_size: int = 1) -> tuple[Tensor, Tensor]:
+    """The keys' and the values' part ``[NB, BS * KH * D]`` of a V0 cache. Raises ValueError for another layout."""
+    shape = tuple(kv_cache.shape)
+    if kv_cache.dim() != 3 or shape[0] != 2 or shape[2] % (num_kv_heads * head_size):
+        heads = f", here with KH = {num_kv_heads}, D = {head_size}" if head_size > 1 else ""
+        raise ValueError(f"{name}: shape {shape}; must be V0's [2, NB, BS * KH * D]{heads}. {_OF_V1}")
+    return kv_cache[0], kv_cache[1]
 
 
 def chunk(cache: Tensor, head_size: int) -> int:

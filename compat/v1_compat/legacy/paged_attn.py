@@ -10,7 +10,7 @@ from torch import Tensor
 from v1_compat.legacy import custom_ops as ops
 from v1_compat.legacy.attend import attend_paged, scale_of
 from v1_compat.legacy.ipex_attn import _PagedAttention
-from v1_compat.legacy.layouts import SplitCache
+from v1_compat.legacy.layouts import SplitCache, halves
 
 __all__ = ["_PARTITION_SIZE", "PagedAttention", "PagedAttentionMetadata"]
 
@@ -150,8 +150,8 @@ class PagedAttention:
     @staticmethod
     def swap_blocks(src_kv_cache: Tensor, dst_kv_cache: Tensor, src_to_dst: Tensor) -> None:
         """Copy whole blocks of one layer's cache into another's: int64 ``[n, 2]``."""
-        for half in (0, 1):
-            ops.swap_blocks(src_kv_cache[half], dst_kv_cache[half], src_to_dst)
+        for src, dst in zip(halves("src_kv_cache", src_kv_cache), halves("dst_kv_cache", dst_kv_cache), strict=True):
+            ops.swap_blocks(src, dst, src_to_dst)
 
     @staticmethod
     def copy_blocks(kv_caches: list[Tensor], src_to_dists: Tensor) -> None:

@@ -18,7 +18,7 @@ from v1_compat.legacy.abstract import AttentionBackend, AttentionImpl, Attention
 from v1_compat.legacy.attend import attend_paged, scale_of
 from v1_compat.legacy.attention_utils import CommonAttentionState
 from v1_compat.legacy.ipex_attn import PagedAttention, _use_ipex
-from v1_compat.legacy.layouts import SplitCache, block_pairs
+from v1_compat.legacy.layouts import SplitCache, block_pairs, halves
 from v1_compat.legacy.notice import say
 from v1_compat.legacy.paged_attn import PagedAttentionMetadata
 from v1_compat.legacy.sdpa_masks import _make_alibi_bias, _make_sliding_window_bias, attend_masked
@@ -77,8 +77,8 @@ class TorchSDPABackend(v1.TorchSDPABackend, AttentionBackend):
     @staticmethod
     def swap_blocks(src_kv_cache: Tensor, dst_kv_cache: Tensor, src_to_dst: Tensor) -> None:
         """Copy whole blocks of one layer's cache into another's: int64 ``[n, 2]``. (V0 refused.)"""
-        for half in (0, 1):
-            v1_cpu.swap_blocks(src_kv_cache[half], dst_kv_cache[half], block_pairs(src_to_dst))
+        for src, dst in zip(halves("src_kv_cache", src_kv_cache), halves("dst_kv_cache", dst_kv_cache), strict=True):
+            v1_cpu.swap_blocks(src, dst, block_pairs(src_to_dst))
 
     @staticmethod
     def copy_blocks(kv_caches: list[Tensor], src_to_dists: Tensor) -> None:

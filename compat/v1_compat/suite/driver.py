@@ -14,6 +14,8 @@ from v1_compat.suite.reference import Layer
 from v1_cpu.layouts import resolve_cache_dtype
 from v1_cpu.specs import AttentionSpec, CommonAttentionMetadata
 
+_METHODS = ("get_kv_cache_shape", "get_impl_cls")
+
 
 class Driver(Protocol):
     """What the tests call."""
@@ -45,13 +47,30 @@ def run(driver: Driver, layer: Layer, batch: Batch, *, chunked: bool = False, dr
     return driver.step(layer, cache, batch, chunked=chunked, drop_blocks=drop_blocks)
 
 
+class BackendError(ValueError):
+    """What --backend names cannot be tested."""
+
+
 def load_backend(path: str) -> type[Any]:
-    """The class that `module:Class` names."""
-    module, colon, name = path.partition(":")
-    if not colon:
-        raise ValueError(f"--backend {path}: must be MODULE:CLASS, as in my_plugin.attention:MyBackend")
-    found = getattr(importlib.import_module(module), name)
-    assert isinstance(found, type), f"--backend {path}: must be a class"
+    """The class that `module:Class` names. Raises BackendError, which says what to write."""
+    module, _, name = path.partition(":")
+    example = "write MODULE:CLASS of a backend class, as in --backend my_plugin.attention:MyBackend"
+    if not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise BackendError(f"--backend {path}: must be MODULE:CLASS; {example}")
+    try:
+        imported = importlib.import_module(module)
+    except Exception as error:  # anything that a user's module raises
+        words = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise BackendError(
+            f"--backend {path}: {module} cannot be imported ({words}); {example}, importable from here (PYTHONPATH)"
+        ) from error
+    found = getattr(imported, name, None)
+    if found is None:
+        raise BackendError(f"--backend {path}: {module} has no {name}; {example}")
+    lacking = [method for method in _METHODS if not callable(getattr(found, method, None))]
+    if not isinstance(found, type) or lacking:
+        what = f"lacks {', '.join(lacking)}" if isinstance(found, type) else "is no class"
+        raise BackendError(f"--backend {path}: {name} {what}; {example}, which has {', '.join(_METHODS)}")
     return found
 
 

@@ -108,15 +108,26 @@ def test_a_broken_backend_fails_where_it_is_broken(folder: Path, name: str, foun
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [("no_colon", "must be MODULE:CLASS"), ("no_such_module:A", "No module named 'no_such_module'")],
+    [
+        ("no_colon", "must be MODULE:CLASS"),
+        ("broken:", "must be MODULE:CLASS"),
+        ("no_such_module:A", "No module named 'no_such_module'"),
+        ("raising:A", "ZeroDivisionError"),
+        ("broken:Nope", "broken has no Nope"),
+        ("broken:backend_with", "backend_with is no class"),
+        ("broken:WrongScale", "WrongScale lacks get_kv_cache_shape, get_impl_cls"),
+    ],
 )
-def test_a_wrong_backend_is_said(folder: Path, value: str, words: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider"]
+def test_a_wrong_backend_is_one_error_before_any_test(folder: Path, value: str, words: str) -> None:
+    (folder / "raising.py").write_text("1 / 0\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, "--pyargs", "v1_compat.suite", "--backend", value], cwd=folder, capture_output=True, text=True
     )
-    assert done.returncode == 1
-    assert words in done.stdout
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in done.stderr.splitlines() if line]
+    assert line.startswith(f"ERROR: --backend {value}: ") and words in line and "write MODULE:CLASS" in line
+    assert "test_" not in done.stdout
 
 
 def test_the_option_exists_in_this_suite_only(folder: Path) -> None:
