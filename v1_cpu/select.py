@@ -12,7 +12,6 @@ import importlib
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -109,7 +108,8 @@ def serving(
     torch steps in only for a default of its own layout, so that what is in the cache stays readable.
     """
     kernel = default_kernel() if name is None else get_kernel(name)
-    reason = _obstacle(kernel, dtype, cache_dtype, num_heads, num_kv_heads, head_size, head_size_v, block_size)
+    config = KernelConfig(dtype, cache_dtype, num_heads, num_kv_heads, head_size, head_size_v, block_size)
+    reason = kernel.unsupported(config)
     if reason is None:
         return kernel
     fallback = get_kernel("torch")
@@ -117,12 +117,6 @@ def serving(
         raise NotImplementedError(f"the {kernel.name} kernel cannot serve this: {reason}")
     warnings.warn(f"v1_cpu: the torch kernel serves where {kernel.name} cannot: {reason}", RuntimeWarning, stacklevel=4)
     return fallback
-
-
-@functools.lru_cache(maxsize=4096)
-def _obstacle(kernel: Kernel, *config: Any) -> str | None:
-    """What keeps the kernel from it, remembered: a decode step asks twice a layer."""
-    return kernel.unsupported(KernelConfig(*config))
 
 
 @functools.cache

@@ -19,7 +19,8 @@ import torch
 from latents import LatentBatch, compare, dense, make
 from torch import Tensor
 
-from v1_cpu import mla, native
+from v1_cpu import mla, native, select
+from v1_cpu.kernels.native_kernel import _NativePagedAttention
 
 NATIVE = Path(__file__).parents[1] / "native"
 
@@ -198,10 +199,14 @@ def mutant(library: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             pytest.skip(f"this CPU has no {isa}")
         loaded = native.library_of(opened, isa)
         monkeypatch.setattr(native, "load", lambda: loaded)
+        kernel, get_kernel = _NativePagedAttention(), select.get_kernel  # the plan is the mutant's, too
+        monkeypatch.setattr(select, "get_kernel", lambda name: get_kernel(name) if name == "torch" else kernel)
+        select.serving.cache_clear()
         number.value = which
 
     yield choose
     number.value = 0
+    select.serving.cache_clear()
     torch.set_num_threads(threads)
 
 
