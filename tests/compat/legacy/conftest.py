@@ -21,6 +21,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """What a test draws does not depend on the tests before it."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def legacy_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """The legacy dotted modules, each as its adapter, without an import hook and without vLLM."""
