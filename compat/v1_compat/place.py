@@ -103,13 +103,16 @@ def by_us() -> bool:
     return False
 
 
-def unwanted(name: str) -> bool:
-    """The nearest line is ready to go on without the name that it takes of a module, or asks whether there is one."""
+def unwanted(name: str, by_probing: bool = True) -> bool:
+    """The nearest line is ready to go on without the name that it takes of a module, or asks whether there is one.
+
+    `by_probing=False`: hasattr and getattr with a default do not count.
+    """
     frame = _nearest_frame()
     if frame is None:
         return False
     as_import = asked_for_a_list() or _import_statement(frame)[0]
-    return guarded(frame, IMPORT if as_import else ATTRIBUTE) or probed(frame, name)
+    return guarded(frame, IMPORT if as_import else ATTRIBUTE) or (by_probing and probed(frame, name))
 
 
 def asked_for_a_list() -> bool:

@@ -71,7 +71,7 @@ class Server:
                 raise NotServed(f"module {module!r} has no attribute {name!r}: it is a module, to be imported")
             return importlib.import_module(dotted)
         served, ours = self.find(module, name), by_us()
-        if served is None or not (ours or self._wanted(name, served.how)):
+        if served is None or not (ours or self._wanted(module, name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
         if not ours and (module, place) not in self._stars and not asked_for_a_list():
@@ -225,9 +225,14 @@ class Server:
 
         return say
 
-    def _wanted(self, name: str, how: How) -> bool:
-        """Not where the line is ready to go on without the name, and the name would not be what it was."""
-        return how in ("same", "outside") or (how == "adapter" and self.vllm is None) or not unwanted(name)
+    def _wanted(self, module: str, name: str, how: How) -> bool:
+        """Not where the line is ready to go on without the name, and the name would not be what it was.
+
+        Who holds a module that only the shim has asks by `getattr` for what the module had.
+        """
+        if how in ("same", "outside") or (how == "adapter" and self.vllm is None):
+            return True
+        return not unwanted(name, by_probing=not (how == "adapter" and self.stands_in(module)))
 
 
 def adapters() -> Mapping[str, str]:
