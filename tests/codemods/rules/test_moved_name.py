@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from harness import dedent, rewrite
+from v1_migrate.engine.tree import Tree
 
 REWRITTEN = [
     pytest.param(
@@ -389,3 +392,22 @@ def test_a_cache_of_another_shape_is_said_where_it_is_made() -> None:
     (found,) = outcome.open
     assert (found.rule, found.line) == ("V1M003", 3)
     assert "v1_cpu.convert_kv_cache" in found.advice
+
+
+@pytest.mark.parametrize("written", ['"{}" + suffix', '"{}.%s" % name'], ids=["before a plus", "a format"])
+def test_a_path_that_is_only_a_part_of_a_string_stays(written: str) -> None:
+    text = f"path = {written.format('vllm.worker.worker_base.WorkerWrapperBase')}\n"
+    outcome = rewrite(text)
+    assert outcome.text == text
+    assert len(outcome.open) == 1
+
+
+def test_a_fork_s_own_name_is_no_finding(tmp_path: Path) -> None:
+    root = tmp_path / "vllm"
+    root.mkdir()
+    (root / "__init__.py").touch()
+    (root / "lakeside.py").write_text("class Pier: ...\n")
+    text = "from vllm.lakeside import Pier\n"
+    tree = Tree(tmp_path, (root,), {"vllm": root / "__init__.py", "vllm.lakeside": root / "lakeside.py"})
+    assert rewrite(text, tree=tree, module="vllm.pier").findings == ()
+    assert rewrite(text).findings
