@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .contracts import misfits, widened
 from .notices import LegacyContractError
+from .renamed import MEMBERS
 from .stubs import Say, raising
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def class_face(
 ) -> Any:
     """The face of a class; vLLM's class itself where it cannot be subclassed (models of libraries)."""
     if isinstance(target, EnumMeta):
-        return _enum_face(legacy, target, members)
+        return _enum_face(legacy, target, members, say)
     if type(target) not in (type, ABCMeta):
         return target
     module, _, name = legacy.dotted.rpartition(".")
@@ -122,12 +123,16 @@ def class_face(
 class _EnumMeta(type):
     """The class of faces of enumerations, which cannot be subclassed: all is asked of vLLM's."""
 
-    __v1_compat__: tuple[Legacy, EnumMeta, tuple[str, ...]]
+    __v1_compat__: tuple[Legacy, EnumMeta, tuple[str, ...], Say]
 
     def __getattr__(cls, name: str) -> Any:
-        legacy, target, members = cls.__v1_compat__
+        legacy, target, members, say = cls.__v1_compat__
         if name in members and not hasattr(target, name):
-            raise AttributeError(f"{legacy.dotted}.{name}: {legacy.words}")
+            new = MEMBERS.get(legacy.dotted, {}).get(name, "")
+            if not hasattr(target, new or name):
+                raise AttributeError(f"{legacy.dotted}.{name}: {legacy.words}")
+            say(f"has the member {name} read, which is {target.__qualname__}.{new} now")
+            return getattr(target, new)
         return getattr(target, name)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -153,9 +158,9 @@ class _EnumMeta(type):
         return issubclass(subclass, cls.__v1_compat__[1])
 
 
-def _enum_face(legacy: Legacy, target: EnumMeta, members: tuple[str, ...]) -> type:
+def _enum_face(legacy: Legacy, target: EnumMeta, members: tuple[str, ...], say: Say) -> type:
     module, _, name = legacy.dotted.rpartition(".")
-    space = {"__module__": module, "__doc__": legacy.words, "__v1_compat__": (legacy, target, members)}
+    space = {"__module__": module, "__doc__": legacy.words, "__v1_compat__": (legacy, target, members, say)}
     return _EnumMeta(name, (), space)
 
 

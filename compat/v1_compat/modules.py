@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import switch
+from . import overrides, renamed, switch
 from .serve import NotServed, Server
 
 HOOK = "__getattr__"
@@ -100,10 +100,15 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
 
 
 def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
-    """What vllm.envs and vllm._custom_ops need beside."""
-    if module.__name__ == OPERATIONS:
+    """What some of vLLM's modules need beside."""
+    name = module.__name__
+    if name == OPERATIONS:
         return _operations(server)
-    if module.__name__ != switch.MODULE:
+    if name == overrides.MODULE:
+        return overrides.adapt(module, server)
+    if name == renamed.MODULE or name.startswith(f"{renamed.MODULE}."):
+        return renamed.restore_fields(module, lambda rule, name, text: server.say(rule, name, text, ""))
+    if name != switch.MODULE:
         return None
 
     def legacy(name: str) -> bool:

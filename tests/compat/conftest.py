@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import runpy
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import v1_compat
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [str(ROOT), str(ROOT / "codemods"), str(ROOT / "compat")]
+
+_found = importlib.util.find_spec("vllm")
+INSTALLED = _found.origin if _found is not None else ""  # a vLLM in this environment, which tests do not see
+HIDE = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name == "vllm" else find(name, *rest)
+"""
 
 TREE = {
     "__init__.py": "from .version import __version__\ndef __getattr__(name):\n    raise AttributeError(f'no {name}')\n",
@@ -37,18 +48,68 @@ def is_set(name):
 """,
     "config.py": """
 import enum
+from dataclasses import dataclass, field
 class CompilationMode(enum.IntEnum):
     NONE = 0
     VLLM_COMPILE = 3
-class VllmConfig: ...
-class CacheConfig: ...
+@dataclass
+class CompilationConfig:
+    mode: CompilationMode = CompilationMode.VLLM_COMPILE
+@dataclass
+class CacheConfig:
+    block_size: int = 128
+    kv_cache_memory_bytes: int | None = None
+@dataclass
+class SchedulerConfig:
+    enable_chunked_prefill: bool = True
+@dataclass
+class ParallelConfig:
+    worker_cls: str = "auto"
+@dataclass
+class VllmConfig:
+    cache_config: CacheConfig = field(default_factory=CacheConfig)
+    compilation_config: CompilationConfig = field(default_factory=CompilationConfig)
+    parallel_config: ParallelConfig = field(default_factory=ParallelConfig)
+    scheduler_config: SchedulerConfig = field(default_factory=SchedulerConfig)
 class ModelConfig: ...
-class ParallelConfig: ...
 class DeviceConfig: ...
+def get_current_vllm_config():
+    return VllmConfig()
 """,
     "platforms/__init__.py": "",
-    "platforms/interface.py": "class Platform: ...\n",
-    "platforms/cpu.py": "",
+    "platforms/interface.py": """
+class Platform:
+    device_type = "none"
+    @classmethod
+    def get_attn_backend_cls(cls, selected_backend, attn_selector_config, num_heads=None):
+        return ""
+    @classmethod
+    def validate_request(cls, processed_inputs, params):
+        pass
+    @classmethod
+    def check_and_update_config(cls, vllm_config):
+        pass
+    @classmethod
+    def manual_seed_all(cls, seed):
+        raise NotImplementedError
+""",
+    "platforms/cpu.py": """
+from vllm.platforms.interface import Platform
+class CpuPlatform(Platform):
+    device_type = "cpu"
+    @classmethod
+    def get_attn_backend_cls(cls, selected_backend, attn_selector_config, num_heads=None):
+        return "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"
+    @classmethod
+    def check_and_update_config(cls, vllm_config):
+        vllm_config.cache_config.block_size = 128
+        vllm_config.scheduler_config.async_scheduling = False
+        if vllm_config.parallel_config.worker_cls == "auto":
+            vllm_config.parallel_config.worker_cls = "vllm.v1.worker.cpu_worker.CPUWorker"
+    @classmethod
+    def manual_seed_all(cls, seed):
+        return seed
+""",
     "sequence.py": "class IntermediateTensors: ...\n",
     "utils/__init__.py": "",
     "utils/math_utils.py": "def cdiv(a, b):\n    return -(a // -b)\ndef uses_cdiv():\n    return cdiv(7, 2)\n",
@@ -129,6 +190,13 @@ def no_vllm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     for variable in ("V1_COMPAT", "V1_COMPAT_REPORT", "VLLM_USE_V1"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.chdir(tmp_path)  # where a report is written
+    find = PathFinder.find_spec
+
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = find(name, path, target)
+        return None if name == "vllm" and spec is not None and spec.origin == INSTALLED else spec
+
+    monkeypatch.setattr(PathFinder, "find_spec", find_spec)
     before = list(sys.meta_path), {n: m for n, m in sys.modules.items() if n == "vllm" or n.startswith("vllm.")}
     v1_compat.uninstall()
     forget()

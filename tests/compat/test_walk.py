@@ -9,6 +9,7 @@ from pathlib import Path
 
 from v1_migrate.names.index import Index
 
+from .conftest import HIDE
 from .walk_names import CPU_MODULES, OPERATIONS, V0, wanted
 
 WALK = str(Path(__file__).with_name("walk_names.py"))
@@ -31,7 +32,8 @@ def test_the_walk_leaves_out_nothing_that_the_index_has() -> None:
 def test_every_v0_cpu_name_resolves_without_vllm(
     child: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    found = json.loads(child([WALK, "cpu"], cwd=tmp_path).stdout.splitlines()[-1])
+    start = f"{HIDE}\nimport runpy, sys\nsys.argv = ['', 'cpu']\nrunpy.run_path({WALK!r}, run_name='__main__')"
+    found = json.loads(child(["-c", start], cwd=tmp_path).stdout.splitlines()[-1])
     assert found["failures"] == {}
     assert found["names"] == len(wanted("cpu"))
     assert found["how"]["adapter"] > 70, "the attention part is served by stubs"

@@ -1,6 +1,7 @@
 """A CPU plugin as they were written for vLLM 0.9: a platform, a patched `PagedAttention`, operations of its own.
 
-Run as a script under the shim, it goes through its own steps and prints what came of each as JSON.
+Run as a script under the shim, it goes through its own steps and prints what came of each as JSON. `platform` is its
+entry point, with which vLLM's engine runs on it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
+import vllm.platforms
 from torch import Tensor
 from vllm.platforms import Platform, PlatformEnum
 
@@ -83,13 +85,23 @@ class LakePlatform(Platform):
 
         vllm_config.compilation_config.level = CompilationLevel.NO_COMPILATION
         vllm_config.parallel_config.worker_cls = "lakeworker.LakeWorker"
+        cls.check_cache(vllm_config.cache_config)
 
     @classmethod
     def check_cache(cls, cache_config: Any) -> None:
         import vllm.envs as envs
         from vllm.utils import GiB_bytes
 
-        cache_config.cpu_kvcache_space_bytes = (envs.VLLM_CPU_KVCACHE_SPACE or 4) * GiB_bytes
+        if getattr(cache_config, "cpu_kvcache_space_bytes", None) is None:
+            cache_config.cpu_kvcache_space_bytes = (envs.VLLM_CPU_KVCACHE_SPACE or 4) * GiB_bytes
+
+    @classmethod
+    def is_async_output_supported(cls, enforce_eager: bool | None) -> bool:
+        return False
+
+    @classmethod
+    def is_pin_memory_available(cls) -> bool:
+        return False
 
     @classmethod
     def get_attn_backend_cls(
@@ -102,6 +114,8 @@ class LakePlatform(Platform):
         use_v1: bool,
         use_mla: bool,
     ) -> str:
+        if use_v1 or use_mla:
+            raise NotImplementedError("lake knows V0's attention only")
         return "vllm.attention.backends.torch_sdpa.TorchSDPABackend"
 
 
@@ -116,6 +130,12 @@ def register() -> None:
         return module
 
     builtins.__import__ = watching
+
+
+def platform() -> str:
+    """vLLM's entry point."""
+    register()
+    return "lakeplugin.LakePlatform"
 
 
 def replace(module: ModuleType) -> None:
@@ -151,16 +171,24 @@ def cache_bytes() -> int:
     return found
 
 
-def select() -> None:
+def config() -> list[Any]:
+    """What vLLM's configuration says after the platform has had its say."""
+    from vllm.config import VllmConfig
+
+    vllm.platforms._current_platform = LakePlatform()
+    found = VllmConfig()
+    cache = found.cache_config.kv_cache_memory_bytes
+    return [found.compilation_config.mode.name, found.parallel_config.worker_cls, cache]
+
+
+def select() -> list[str]:
     """vLLM's own selector asks the platform."""
-    import vllm.platforms
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.v1.attention.selector import get_attn_backend
 
-    config = VllmConfig()
     vllm.platforms._current_platform = LakePlatform()
-    with set_current_vllm_config(config):
-        get_attn_backend(64, torch.float32, "auto")
+    with set_current_vllm_config(VllmConfig()):
+        return [base.__name__ for base in get_attn_backend(64, torch.float32, "auto").__mro__]
 
 
 def copy() -> list[float]:
@@ -190,7 +218,7 @@ def main() -> None:
         "register": register,
         "attend": attend,
         "cache_bytes": cache_bytes,
-        "config": lambda: LakePlatform.check_and_update_config(SimpleNamespace(compilation_config=SimpleNamespace())),
+        "config": config,
         "select": select,
         "copy": copy,
         "operations": operations,

@@ -1,12 +1,13 @@
 """One way that V0 code starts an engine: `python legacy_engine.py MODEL FORM`, which prints the tokens as JSON.
 
 The forms: plain (V1's own way), engine, async, worker (V0's class path), subclass (a worker and a runner derived from
-V0's, as a CPU plugin for 0.9 has them).
+V0's, as a CPU plugin for 0.9 has them), plugin (a whole one, which vLLM finds by its entry point).
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import sys
@@ -81,6 +82,9 @@ def main() -> None:
         tokens = through_engine()
     elif form == "async":
         tokens = asyncio.run(through_async())
+    elif form == "plugin":
+        tokens = through_llm()
+        print("lake's attention:", sorted(set(importlib.import_module("lakeplugin").CALLS)))
     else:
         path = {"worker": "vllm.worker.cpu_worker.CPUWorker", "subclass": "lakeworker.LakeWorker"}[form]
         tokens = through_llm(worker_cls=path)

@@ -75,6 +75,36 @@ def from_v1(metadata: v1.TorchSDPAMetadata) -> TorchSDPAMetadata:
     return _legacy(metadata, starts, query_lens, lens, table, prefills)
 
 
+def prefills_first(metadata: v1.TorchSDPAMetadata) -> tuple[TorchSDPAMetadata, Tensor | None]:
+    """V0 metadata of a batch that a V1 builder made, its requests in V0's order.
+
+    Returns
+    -------
+    tuple
+        The metadata, and int64 ``[T]``: which token of the batch stands in each of V0's rows. None where that is the
+        order already.
+    """
+    made: tuple[TorchSDPAMetadata, Tensor | None] | None = getattr(metadata, "_prefills_first", None)
+    if made is not None:  # of another layer
+        return made
+    starts, lens, table = metadata.start_locations(), metadata.key_lengths(), metadata.block_table
+    if table is None:
+        raise ValueError("metadata: has no block_table; must be of a V1 builder")
+    query_lens = starts.diff()
+    decodes = (query_lens == 1) & (lens > 1)
+    order = torch.argsort(decodes.int(), stable=True)  # of requests
+    prefills = int((~decodes).sum())
+    bounds = list(pairwise(starts.tolist()))
+    rows = torch.cat([torch.arange(*bounds[i]) for i in order.tolist()]) if bounds else order
+    moved = None if bool((order.diff() > 0).all()) else rows
+    new_starts = v1._starts(query_lens[order].tolist())
+    legacy = _legacy(metadata, new_starts.tolist(), query_lens[order].tolist(), lens[order], table[order], prefills)
+    legacy.slot_mapping = legacy.slot_mapping[rows]
+    made = legacy, moved
+    metadata._prefills_first = made  # type: ignore[attr-defined]
+    return made
+
+
 def _legacy(
     metadata: v1.TorchSDPAMetadata,
     starts: list[int],

@@ -42,6 +42,8 @@ __all__ = [
 if "vllm" in sys.modules:  # V0 imported it here by this name, and plugins wait for that to put their own in its place
     with contextlib.suppress(ImportError):
         from vllm.attention.ops.ipex_attn import PagedAttention as _  # type: ignore[import-not-found]  # noqa: F401
+    # A plugin that puts its own there looks at every module for references, and may fail over somebody else's.
+    PagedAttention = vars(sys.modules.get("vllm.attention.ops.ipex_attn", sys)).get("PagedAttention", PagedAttention)
 # By name: code that replaces `PagedAttention` replaces every reference to it that it finds in any module.
 _PAGED_MODULE = "v1_compat.legacy.ipex_attn"
 
@@ -277,7 +279,7 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
         if lens is None or tables is None:
             raise ValueError("attn_metadata: decoding needs seq_lens_tensor and block_tables")
         rows = slice(metadata.num_prefill_tokens, metadata.num_actual_tokens)
-        if PagedAttention.forward_decode.__module__ != _PAGED_MODULE:  # the caller's own, put in this one's place
+        if not paged_attention_is_ours():  # the caller's own, put in this one's place
             PagedAttention.forward_decode(
                 result[rows],
                 query[rows],
@@ -359,6 +361,11 @@ class TorchSDPABackendImpl(v1.TorchSDPABackendImpl, AttentionImpl):  # type: ign
     @classmethod
     def __subclasshook__(cls, other: type) -> Any:
         return True if cls is TorchSDPABackendImpl and v1.TorchSDPABackendImpl in other.__mro__ else NotImplemented
+
+
+def paged_attention_is_ours() -> bool:
+    """Nobody has put a class of his own in `PagedAttention`'s place."""
+    return PagedAttention.forward_decode.__module__ == _PAGED_MODULE
 
 
 def _scales(layer: Any) -> tuple[Any, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 BROKEN = '''
 """Backends with one fault each."""
 import torch
@@ -68,11 +70,23 @@ def run_suite(folder: Path, *options: str) -> tuple[int, str, list[str]]:
     return done.returncode, done.stdout + done.stderr, [line.split("::")[1].partition("[")[0] for line in lines]
 
 
+@pytest.fixture(scope="session")
+def declared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that declares this tree's pytest plugin, so that pytest finds it without an installation."""
+    points = tomllib.loads(PROJECT.read_text())["project"]["entry-points"]["pytest11"]
+    folder = tmp_path_factory.mktemp("site")
+    info = folder / "v1_migrate-0.0.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: v1-migrate\nVersion: 0.0.0\n")
+    (info / "entry_points.txt").write_text("[pytest11]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()))
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(declared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "broken.py").write_text(BROKEN)
     paths = [str(Path(p).resolve()) for p in sys.path if p]
-    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), *paths]))
+    monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), str(declared), *paths]))
     return tmp_path
 
 
