@@ -12,6 +12,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from .curated import COMPILED, gone_in
@@ -38,7 +39,7 @@ def compile_tables(folder: str, index: Index) -> dict[str, Any]:
     for file in sorted(f for f in os.listdir(folder) if f.endswith(".toml")):
         with open(os.path.join(folder, file), "rb") as handle:
             content = tomllib.load(handle)
-        for row in _rows(file, content):
+        for row in _rows(file, content, index):
             old = row["old"]
             if old in names:
                 raise TableError(f"{file}: {old} has a row already")
@@ -66,8 +67,8 @@ def _check(file: str, name: str, value: object, allowed: set[str], what: str) ->
         raise TableError(f"{file}: {name}: {what} {value!r}; one of {', '.join(sorted(allowed))}")
 
 
-def _rows(file: str, content: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Single rows, and groups of names that share old module and destinations."""
+def _rows(file: str, content: dict[str, Any], index: Index) -> Iterator[dict[str, Any]]:
+    """Single rows, and groups of names of one or several modules or classes that share a fate."""
     for row in content.get("name", ()):
         if unknown := set(row) - _NAME_KEYS:
             raise TableError(f"{file}: {row.get('old')}: unknown key {', '.join(sorted(unknown))}")
@@ -75,13 +76,18 @@ def _rows(file: str, content: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for group in content.get("group", ()):
         if unknown := set(group) - _GROUP_KEYS:
             raise TableError(f"{file}: group from {group.get('from')}: unknown key {', '.join(sorted(unknown))}")
-        for name in group["names"]:
+        shared = {key: value for key, value in group.items() if key not in {"from", "names"}}
+        for home, name in _olds(group, index):
             to = [[first, f"{module}.{name}" if module else ""] for first, module in group.get("to", ())]
-            yield {
-                **{k: v for k, v in group.items() if k not in {"from", "names"}},
-                "old": f"{group['from']}.{name}",
-                "to": to,
-            }
+            yield {**shared, "old": f"{home}.{name}", "to": to}
+
+
+def _olds(group: dict[str, Any], index: Index) -> list[tuple[str, str]]:
+    """Each name at its module or class; of several, those that ever had the name."""
+    homes = group["from"]
+    if isinstance(homes, str):
+        return [(homes, name) for name in group["names"]]
+    return [(home, name) for home, name in product(homes, group["names"]) if index.known(f"{home}.{name}")]
 
 
 def _packed(file: str, row: dict[str, Any], index: Index) -> list[Any]:

@@ -96,7 +96,9 @@ def _name_text(name: str, target: str | None, index: Index, curated: Curated, at
         if fate.advice:
             lines += ["", _wrapped(fate.advice)]
     elif any(index.resolve(name, r).found is False for r in targets):
-        lines += ["", _wrapped(curated.advice_for(name, targets[-1]))]
+        advice = curated.advice_for(name, targets[-1])
+        if "v1-migrate explain" not in advice:  # which the reader has done
+            lines += ["", _wrapped(advice)]
     entry = curated.entry(name)
     lines += _footer(name, entry, index, targets[-1])
     return "\n".join(lines)

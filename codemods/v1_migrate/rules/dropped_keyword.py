@@ -38,6 +38,7 @@ from ..engine.call_check import Diagnosis, diagnoses
 from ..engine.member_settings import member_setting
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
+from ..names.curated import Curated
 from .dropped_values import ADVICE
 from .metadata_builder import handled_elsewhere
 from .rule import Phase, Rule
@@ -114,11 +115,13 @@ def _deeds(found: Diagnosis) -> str:
 
 
 def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:
-    """What to do about a dropped keyword: the table's words for this callee, else this rule's for the keyword."""
+    """What to do about a dropped keyword: the table's words for this callee or its field, else this rule's."""
     words = ADVICE.get(name, "")  # by the name alone: the same keyword stands in several constructors
-    setting = member_setting("keyword", callee, name)
+    setting, field = member_setting("keyword", callee, name), Curated.load().entry(f"{callee}.{name}")
     if setting is not None:
         words = setting.advice
+    elif field is not None:  # what a reader of the field is told
+        words = field.advice or words
     if not words and value is not None and not isinstance(value, ast.Constant):
         words = "Leave it out if the value can only be None, False or what was the default."
     return words or "Leave it out, or find what took its place in the release notes."

@@ -25,6 +25,7 @@ from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Severity
 from .dotted_string import string_severity
 from .moved_name import safety_of
+from .namesakes import namesakes
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -86,11 +87,9 @@ class GoneName(Rule):
         wanted = verdict.dotted if file.judge.is_module(verdict.symbol) else verdict.symbol
         if verdict.advice and verdict.fate != "unlisted" and wanted == verdict.symbol:
             return verdict.advice
-        last = wanted.rpartition(".")[2]
-        named_alike = [name for name in file.judge.index.definitions(last, file.judge.target) if name != wanted]
-        if 0 < len(named_alike) <= 3:
-            where = " and ".join(f"`{name}`" for name in named_alike)
-            return f"Of the same name there is {where}; compare the two before you use it. {verdict.advice}".strip()
+        alike = namesakes(file.judge, wanted)
+        if alike:
+            return f"{alike} {verdict.advice}".strip()
         return (
             verdict.advice
             or "It has no counterpart of that name there: see what its module became (`v1-migrate explain`)."

@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Finding, Safety, Severity
 from .rule import Phase, Rule
@@ -92,5 +93,9 @@ class SwitchRead(Rule):
         if edited:
             return file.finding(self.id, start, end, message, severity, advice=remark, name=SUBJECT)
         advice = f"Not edited: {remark}. " if remark else ""
-        advice += "Keep the V1 arm and drop the test."
+        advice += (
+            "Keep of its arms what shall happen on every run, and drop the test."
+            if remark in MORE_THAN_A_DEFAULT
+            else "Keep the V1 arm and drop the test."
+        )
         return file.finding(self.id, start, end, message, severity, advice=advice, name=SUBJECT)

@@ -21,11 +21,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..findings import Effort, Finding, Severity
+from .namesakes import namesakes
 from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
     from ..engine.occurrence import Occurrence
+
+_ORIGIN = """\
+Written for an older release, a newer one or a private fork? A fork's own names become known with \
+`v1-migrate index add PATH`."""
 
 
 class UnknownName(Rule):
@@ -41,10 +46,10 @@ class UnknownName(Rule):
         releases = file.judge.index.releases
         dotted = occurrence.verdict.dotted
         severity = Severity.WARNING if occurrence.in_trial else Severity.ERROR
-        advice = occurrence.verdict.advice or (
-            "Written for an older release, a newer one or a private fork? "
-            "A fork's own names become known with `v1-migrate index add PATH`."
-        )
+        advice = occurrence.verdict.advice
+        if not advice or "v1-migrate explain" in advice:  # which knows no more of such a name
+            advice = _ORIGIN
+        advice = f"{namesakes(file.judge, dotted)} {advice}".strip()
         return file.finding(
             self.id,
             occurrence.start,

@@ -423,3 +423,35 @@ def parameters(signature: str) -> list[Param]:
 )
 def test_accepts(old: str, new: str, fine: bool) -> None:
     assert accepts(parameters(old), parameters(new)) is fine
+
+
+FRONT_END = ("vllm.LLM", "vllm.AsyncLLMEngine", "vllm.LLMEngine", "vllm.RequestOutput")
+BRIEF = {  # internals of a release or two, of which there is nothing to say
+    "vllm.LLM.DEPRECATE_INIT_POSARGS",
+    "vllm.LLM.DEPRECATE_LEGACY",
+    "vllm.LLM.deprecate_legacy_api",
+    "vllm.LLM.init_pooling_io_processors",
+    "vllm.RequestOutput.prompt_routed_experts",
+}
+
+
+def test_every_member_that_the_front_end_lost_says_what_to_do_instead(curated: Curated, index: Index) -> None:
+    newest = index.releases[-1]
+    ever = {f"{owner}.{name}" for owner in FRONT_END for r in index.releases for name in index.members(owner, r)}
+    lost = {name for name in ever - BRIEF if "._" not in name and index.resolve(name, newest).found is False}
+    assert len(lost) > 60
+    assert sorted(name for name in lost if curated.fate(name, newest) is None) == []
+
+
+def test_a_group_of_several_classes_has_rows_where_the_name_was(tmp_path: Path, index: Index) -> None:
+    table = """
+        [[group]]
+        from = ["vllm.LLM", "vllm.SamplingParams"]
+        names = ["best_of", "generate"]
+        fate = "gone"
+        scope = "other"
+        advice = "Gone."
+    """
+    (tmp_path / "rows.toml").write_text(table)
+    rows = curated_source.compile_tables(str(tmp_path), index)["names"]
+    assert set(rows) == {"vllm.LLM.generate", "vllm.SamplingParams.best_of"}

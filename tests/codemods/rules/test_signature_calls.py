@@ -315,3 +315,15 @@ def test_an_argument_that_may_hold_something_is_not_taken_from_the_call() -> Non
     outcome = rewrite(text, "0.10.0")
     assert "blocksparse_params=blocksparse_params)" in outcome.text
     assert outcome.lines("V1M112") == [6]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "says"),
+    [
+        pytest.param("use_cudagraph=True", "`cudagraph_mode`", id="told as of the field"),
+        pytest.param("use_inductor=False", "`backend`", id="and of another"),
+    ],
+)
+def test_a_keyword_without_a_row_is_told_as_its_field_is(keyword: str, says: str) -> None:
+    (found,) = rewrite(f"from vllm.config import CompilationConfig\nc = CompilationConfig({keyword})\n").said("V1M112")
+    assert says in found.advice

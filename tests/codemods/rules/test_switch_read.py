@@ -437,3 +437,34 @@ def test_a_test_that_stays_for_its_call_says_why() -> None:
     outcome = rewrite(ENVS + "while f() or envs.VLLM_USE_V1:\n    b()\n", "0.11.2", folds=True)
     assert outcome.text == "while f() or True:\n    b()\n"
     assert "may do something else" in outcome.said("V1M201")[0].advice
+
+
+MORE = [
+    pytest.param(
+        'if not os.environ.get("VLLM_USE_V1", False):\n    env["VLLM_USE_V1"] = "1"\n    env["PROFILE"] = "0"\n',
+        "does more",
+        id="an arm that chooses V1 and sets something else",
+    ),
+    pytest.param(
+        'if os.getenv("VLLM_USE_V1") == "1":\n    pass\nelse:\n    os.environ["VLLM_USE_V1"] = "1"\n    prepare()\n',
+        "does more",
+        id="an else that chooses V1 and calls",
+    ),
+    pytest.param(
+        'if "VLLM_USE_V1" not in os.environ:\n    prepare()\n', "is not", id="work for a switch that is not set"
+    ),
+    pytest.param('if os.getenv("VLLM_USE_V1") is not None:\n    show()\n', "is not", id="work for one that is"),
+]
+DEFAULT = 'if "VLLM_USE_V1" not in os.environ:\n    logger.info("V1")\n    os.environ["VLLM_USE_V1"] = "1"\n'
+
+
+@pytest.mark.parametrize(("body", "why"), MORE)
+def test_what_a_run_without_the_switch_does_is_not_taken_away(body: str, why: str) -> None:
+    outcome = rewrite(OS + body)
+    assert outcome.text == OS + body
+    assert all(why in found.advice and "every run" in found.advice for found in outcome.said("V1M201"))
+    assert outcome.said("V1M201")
+
+
+def test_a_default_and_a_message_about_it_go() -> None:
+    assert rewrite(OS + DEFAULT + "print(os.sep)\n", folds=True).text == OS + "print(os.sep)\n"

@@ -21,6 +21,7 @@ from .actions import Action, Actions
 from .axes import Axes
 from .backend_names import cpu_backend_name, expected_names
 from .conftests import pinning_conftest
+from .defaults import why_more_than_a_default
 from .draft import Draft
 from .erase import Eraser
 from .expressions import READ, SET, SET_TO_V0, Expressions
@@ -173,6 +174,10 @@ class _Planner:
             function = found.node.func
             if getattr(function, "id", "") == "hasattr" and len(found.node.args) == 2 and is_switch(found.node.args[1]):
                 self._keep_around(found.node, found.path, "whether the release has it is tested first")
+        for test in self.file.model.every(ast.If):
+            why = why_more_than_a_default(test.node, self.values, self.actions)
+            if why and not self.file.settings.unsafe:
+                self.kept.append((*self.file.span(test.node), why))
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
         for place, path in self._called_for_v0():

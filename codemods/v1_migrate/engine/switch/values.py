@@ -91,6 +91,15 @@ class Values:
 
     def asks_whether_set(self, test: ast.expr) -> bool:
         """The test tells a switch that is not set from one that is, rather than one engine from the other."""
+        if self.asks_for_presence(test):
+            return True
+        while isinstance(test, ast.UnaryOp):
+            test = test.operand
+        found = self.read(test)
+        return found is not None and found.raw
+
+    def asks_for_presence(self, test: ast.expr) -> bool:
+        """It does so in words (`in os.environ`, `is None`), not by the text's truth."""
         for node in ast.walk(test):
             if isinstance(node, ast.Call) and self.names.dotted(node.func) == f"{_ENVS}.is_set":
                 return True
@@ -99,10 +108,7 @@ class Values:
                 unset = any(isinstance(part, ast.Constant) and part.value in (None, "") for part in parts)
                 if is_switch(node.left) or (unset and any(self.reads_text(part) for part in parts)):
                     return True
-        while isinstance(test, ast.UnaryOp):
-            test = test.operand
-        found = self.read(test)
-        return found is not None and found.raw
+        return False
 
     def reads_text(self, node: ast.AST) -> bool:
         """Some part reads the switch from the environment."""
