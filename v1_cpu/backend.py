@@ -169,6 +169,7 @@ class TorchSDPAMetadata:
         self.encoder_attn_bias: list[Tensor] | None = None
         self.cross_attn_bias: list[Tensor] | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self.bound: dict[tuple[Any, ...], Any] = {}  # of `v1_cpu.vllm_plugin.bound`
 
     @property
     def is_all_encoder_attn_metadata_set(self) -> bool:
@@ -722,6 +723,9 @@ class TorchSDPABackendImpl:
     def _scales(self, layer: Any, kv_cache: Tensor) -> tuple[float, float]:
         if kv_cache.dtype not in FP8_DTYPES:
             return 1.0, 1.0
+        return self._layer_scales(layer)
+
+    def _layer_scales(self, layer: Any) -> tuple[float, float]:
         return _scale(layer, "_k_scale"), _scale(layer, "_v_scale")
 
 
