@@ -185,7 +185,7 @@ class BoundLayer:
                 value_strides[0],
                 value_strides[1],
                 *self._strides,
-                min(len(key), len(slots)),
+                min(key.shape[0], slots.shape[0]),
                 *self._write_sizes,
                 torch.get_num_threads(),
                 *scales,

@@ -28,10 +28,10 @@ class Backend(TorchSDPABackend):
 class Builder(TorchSDPAMetadataBuilderV1):
     """Batches in the runner's order."""
 
-    def _split(self, metadata: TorchSDPAMetadata, common: Any, starts: list[int], lens: list[int]) -> None:
+    def _split(self, metadata: TorchSDPAMetadata, common: Any, query_start_loc: Tensor, seq_lens: Tensor) -> None:
         """Every request counts as a prefill: our layers read none of the fields that tell them apart, which would cost
         more in each step than the rest of the batch does."""
-        metadata.num_prefills, metadata.num_prefill_tokens = len(lens), starts[-1]
+        metadata.num_prefills, metadata.num_prefill_tokens = seq_lens.shape[0], query_start_loc.tolist()[-1]
 
 
 class Impl(TorchSDPABackendImpl):
