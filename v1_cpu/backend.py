@@ -169,6 +169,7 @@ class TorchSDPAMetadata:
         self.encoder_attn_bias: list[Tensor] | None = None
         self.cross_attn_bias: list[Tensor] | None = None
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self.bound: dict[tuple[Any, ...], Any] = {}  # of `v1_cpu.vllm_plugin.bound`
 
     @property
     def is_all_encoder_attn_metadata_set(self) -> bool:
@@ -350,8 +351,8 @@ class TorchSDPAMetadataBuilderV1:
         """The metadata of one batch, for the layers of this group. Nothing of `common_attn_metadata` is changed."""
         common = common_attn_metadata
         batch = int(common.num_reqs)
-        starts = _int32(common.query_start_loc[: batch + 1])
-        lens = _int32(common.seq_lens[:batch])
+        starts = _int32(_first(common.query_start_loc, batch + 1))
+        lens = seq_lens = _int32(_first(common.seq_lens, batch))
         slots = common.slot_mapping
         cross = self.attn_type == AttentionType.ENCODER_DECODER
         encoder_lens = getattr(common, "encoder_seq_lens", None)
@@ -363,10 +364,10 @@ class TorchSDPAMetadataBuilderV1:
             max_query_len=int(common.max_query_len),
             query_start_loc=starts,
             kv_lens=lens,
-            block_table=_int32(common.block_table_tensor[:batch]),
+            block_table=_int32(_first(common.block_table_tensor, batch)),
             causal=False if cross or self.attn_type != AttentionType.DECODER else causal,
         )
-        self._split(metadata, common, starts.tolist(), common.seq_lens[:batch].tolist())
+        self._split(metadata, common, starts, seq_lens)
         if cross:
             metadata.encoder_seq_lens, metadata.encoder_seq_lens_tensor = lens.tolist(), lens
             metadata.max_encoder_seq_len = max(metadata.encoder_seq_lens, default=0)
@@ -394,7 +395,7 @@ class TorchSDPAMetadataBuilderV1:
             causal=metadata.causal,
             tree_mask=metadata.tree_mask,
         )
-        self._split(copied, metadata, metadata.start_locations().tolist(), metadata.key_lengths().tolist())
+        self._split(copied, metadata, metadata.start_locations(), metadata.key_lengths())
         return copied
 
     def use_cascade_attention(self, *args: Any, **kwargs: Any) -> bool:
@@ -403,9 +404,10 @@ class TorchSDPAMetadataBuilderV1:
     def can_run_in_cudagraph(self, common_attn_metadata: Any) -> bool:
         return False
 
-    def _split(self, metadata: TorchSDPAMetadata, common: Any, starts: list[int], lens: list[int]) -> None:
+    def _split(self, metadata: TorchSDPAMetadata, common: Any, query_start_loc: Tensor, seq_lens: Tensor) -> None:
         """Fill the fields that tell prefills from decodes, whatever their order."""
-        query_lens = [b - a for a, b in itertools.pairwise(starts)]
+        lens = seq_lens.tolist()
+        query_lens = [b - a for a, b in itertools.pairwise(query_start_loc.tolist())]
         told = getattr(common, "is_prefilling", None)
         if told is not None:
             prefilling = [bool(x) for x in torch.as_tensor(told)[: len(lens)].tolist()]
@@ -432,6 +434,11 @@ class TorchSDPAMetadataBuilderV1:
 
 def _int32(tensor: Tensor) -> Tensor:
     return tensor if tensor.dtype is torch.int32 else tensor.int()
+
+
+def _first(tensor: Tensor, rows: int) -> Tensor:
+    """The first rows; the tensor itself, which costs less, if it has no others."""
+    return tensor if tensor.shape[0] == rows else tensor[:rows]
 
 
 def _starts(lens: list[int]) -> Tensor:
@@ -722,6 +729,9 @@ class TorchSDPABackendImpl:
     def _scales(self, layer: Any, kv_cache: Tensor) -> tuple[float, float]:
         if kv_cache.dtype not in FP8_DTYPES:
             return 1.0, 1.0
+        return self._layer_scales(layer)
+
+    def _layer_scales(self, layer: Any) -> tuple[float, float]:
         return _scale(layer, "_k_scale"), _scale(layer, "_v_scale")
 
 

@@ -32,18 +32,25 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def broken(changes: dict[str, Any]) -> Iterator[None]:
-    """v1_cpu's kernels, called with other arguments than the layer's."""
+    """v1_cpu's layers, each made with other arguments than the model's."""
     if not changes:
         yield
         return
-    from v1_cpu import backend
+    from v1_cpu.backend import TorchSDPABackendImpl
 
-    kept = backend.paged_attention
-    backend.paged_attention = lambda *args, **kwargs: kept(*args, **{**kwargs, "plan": None, **changes})
+    kept = TorchSDPABackendImpl.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        kept(self, *args, **kwargs)
+        for name, value in changes.items():
+            assert getattr(self, name, None) != value or name == "sliding_window", name
+            setattr(self, name, value)
+
+    TorchSDPABackendImpl.__init__ = init  # type: ignore[method-assign]
     try:
         yield
     finally:
-        backend.paged_attention = kept
+        TorchSDPABackendImpl.__init__ = kept  # type: ignore[method-assign]
 
 
 def ask(llm: Any, job: dict[str, Any]) -> dict[str, Any]:
