@@ -11,29 +11,6 @@
 constexpr int64_t LATENT_TILE = 128;  // keys
 constexpr int64_t LATENT_GROUPS = LATENT_TILE / 16, LATENT_DEPTHS = LATENT_TILE / 32;
 
-// The next tile's lines, fetched a few at a time while the tile at hand is worked on: asked for at once they would be waited for.
-struct Ahead {
-  const char* const* rows = nullptr;  // of lines not yet fetched
-  const char* at = nullptr;
-  int64_t left = 0, in_row = 0, row_lines = 0;
-  void start(const char* const* first, int64_t n, int64_t row_bytes) {
-    row_lines = in_row = (row_bytes + 63) / 64;
-    left = larger(n, 0) * row_lines;
-    rows = first;
-    if (left) at = *rows;
-  }
-  __attribute__((always_inline)) void fetch(int64_t lines) {
-    for (lines = smaller(lines, left), left -= lines; lines > 0; lines--, at += 64) {
-      if (!in_row) {
-        at = *++rows;
-        in_row = row_lines;
-      }
-      in_row--;
-      __builtin_prefetch(at, 0, 2);
-    }
-  }
-};
-
 struct TileLatentShape {  // sizes in bytes unless said otherwise
   int64_t rows, steps, columns, key_row, queries, scores, weights, output, values;  // steps of 32 elements, tiles of 16 columns
   explicit TileLatentShape(const Call& c)

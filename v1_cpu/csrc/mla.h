@@ -1,16 +1,15 @@
 // The kernel for latents: one KV head whose values are the first columns of its keys, under many query rows, in float32.
 //
-// Nothing is packed but the queries. Scores stand transposed, a key per line and a query row per lane: maxima and sums of the softmax
-// need no shuffles, and the weights can be broadcast from where they are when the values, vectors of columns of the same rows, are
-// added. Where there are two vectors of query rows a key's number is broadcast against both. Rows of a single vector would need as
-// many broadcasts as products: their scores are dot products along the elements. Either way keys are read as they lie.
+// Nothing is packed but the queries. Scores are sums along the elements: a vector holds four elements of W / 4 rows, four vectors W
+// rows, against which four elements of a key, repeated, are multiplied; its four lanes are added up at a key's end. Scores stand
+// transposed, a key per line and a query row per lane: maxima and sums of the softmax need no shuffles, and the weights can be
+// broadcast from where they are when the values, vectors of columns of the same rows, are added. Keys are read as they lie.
 
-constexpr int64_t LATENT_KEYS = 96;   // keys per tile at most: a multiple of LATENT_SUMS / 2 and of DOT_KEYS, like the next
+constexpr int LATENT_SUMS = GEMM_ROWS * GEMM_VECTORS;  // accumulators in registers
+constexpr int QUAD_KEYS = LATENT_SUMS / 4;             // keys scored at a time
+constexpr int64_t LATENT_KEYS = 96;   // keys per tile at most: a multiple of QUAD_KEYS, like the next
 constexpr int64_t LATENT_FEW = 48;    // keys per tile under rows of a single vector: the first tile, which is waited for, is short
 constexpr int64_t LATENT_ROWS = 128;  // query rows per tile, where a token has no more
-constexpr int64_t LATENT_CHUNK = 192;  // elements of a query tile that stay in the first-level cache while all keys pass
-constexpr int LATENT_SUMS = GEMM_ROWS * GEMM_VECTORS;  // accumulators in registers
-constexpr int DOT_ROWS = W == 16 ? 8 : 4, DOT_KEYS = 2;  // dot products at a time: a multiple of W
 
 static inline bool is_latent(const Call& c) {
   return c.key == c.value && c.num_kv_heads == 1 && c.head_size_v <= c.head_size && !c.window && !c.chunk && !c.tree_mask &&
@@ -27,92 +26,67 @@ struct LatentShape {  // sizes in floats
   }
 };
 
-// The next tile's rows are fetched a few lines at a time while the tile at hand is worked on: asked for at once they would be waited
-// for. `latent_scores` takes the even lines and what is not a value, `latent_values` the others.
-struct Following {
-  const char* const* rows;  // one per key of the tile at hand, or null
-  int64_t size, values;     // bytes of an element; elements that are values
-};
-
-// Under rows of a single vector memory limits. There the lines are asked for across all rows of the next tile, not along one: rows lie
-// in many pages, whose translations and streams then overlap. Even lines; `latent_values` takes the others.
-struct Across {
-  const char* const* rows;
-  int64_t tile, end;  // rows; bytes of a row, 0 if there is no next tile
-  int64_t key = 0, at = 0;
-  void fetch() {
-    if (at >= end) return;
-    __builtin_prefetch(rows[key] + at, 0, 2);
-    if (++key == tile) key = 0, at += 128;
+// The next tile's lines, fetched a few at a time while the tile at hand is worked on: asked for at once they would be waited for. In
+// the order of memory, and every line: where the hardware fetches along it is ahead of us, and lines that it has brought cost nothing.
+struct Ahead {
+  const char* const* rows = nullptr;  // of lines not yet fetched
+  const char* at = nullptr;
+  int64_t left = 0, in_row = 0, row_lines = 0;
+  void start(const char* const* first, int64_t n, int64_t row_bytes) {
+    row_lines = in_row = (row_bytes + 63) / 64;
+    left = larger(n, 0) * row_lines;
+    rows = first;
+    if (left) at = *rows;
+  }
+  __attribute__((always_inline)) void fetch(int64_t lines) {
+    for (lines = smaller(lines, left), left -= lines; lines > 0; lines--, at += 64) {
+      if (!in_row) {
+        at = *++rows;
+        in_row = row_lines;
+      }
+      in_row--;
+      __builtin_prefetch(at, 0, 2);
+    }
   }
 };
 
-// scores[j][r] = keys[j] . q[r] over d elements (a multiple of W) for DOT_KEYS keys and DOT_ROWS rows.
-static inline void latent_dots(const float* const* keys, const float* q, int64_t d, float* scores, int64_t stride, Across& next) {
-  Across ahead = next;
-  V sums[DOT_KEYS * DOT_ROWS];
-  for (V& sum : sums) sum = vzero();
-  for (int64_t e = 0; e < d; e += W) {
-    if (e % 32 == 0) ahead.fetch();
-    V key[DOT_KEYS];
-    for (int j = 0; j < DOT_KEYS; j++) key[j] = vload(keys[j] + e);
-    for (int r = 0; r < DOT_ROWS; r++) {
-      const V x = vload(q + r * d + e);
-      for (int j = 0; j < DOT_KEYS; j++) sums[j * DOT_ROWS + r] = vfma(x, key[j], sums[j * DOT_ROWS + r]);
+// scores[j][0 .. W) = keys[j] . rows over d elements (a multiple of 4) for QUAD_KEYS keys; q is [d / 4][4 vectors], see `load_row`.
+static inline void latent_scores(const float* const* keys, const float* q, int64_t d, float* scores, int64_t stride, Ahead& next) {
+  Ahead ahead = next;
+  V sums[QUAD_KEYS][4];
+  for (int j = 0; j < QUAD_KEYS; j++)
+    for (int i = 0; i < 4; i++) sums[j][i] = vzero();
+  for (int64_t e = 0; e < d; e += 4) {
+    if (e % 8 == 0) ahead.fetch(1);
+    V line[4];
+    for (int i = 0; i < 4; i++) line[i] = vload(q + (e + i) * W);
+    for (int j = 0; j < QUAD_KEYS; j++) {
+      const V x = vquad(keys[j] + e);
+      for (int i = 0; i < 4; i++) sums[j][i] = vfma(x, line[i], sums[j][i]);
     }
   }
   next = ahead;
-  float lanes[DOT_KEYS * DOT_ROWS];
-  for (int i = 0; i < DOT_KEYS * DOT_ROWS; i += W) vstore(lanes + i, vsums(sums + i));
-  for (int j = 0; j < DOT_KEYS; j++) __builtin_memcpy(scores + j * stride, lanes + j * DOT_ROWS, DOT_ROWS * sizeof(float));
-}
-
-// scores[j][0 .. 2) (+)= sum over e in [from, to) of keys[j][e] * q[e][0 .. 2), two vectors of rows, for KEYS keys; lines of scores are
-// `stride` apart, those of q 2 * W; from and to are multiples of 2.
-template <int KEYS>
-static inline void latent_scores(const float* const* keys, const float* q, int64_t from, int64_t to, float* scores, int64_t stride,
-                                 Following next) {
-  constexpr int STEP = 2, VECTORS = 2;  // elements per pointer that has to be loaded; vectors of rows
-  V sums[KEYS][VECTORS];
-  for (int j = 0; j < KEYS; j++)
-    for (int i = 0; i < VECTORS; i++) sums[j][i] = from ? vload(scores + j * stride + i * W) : vzero();
-  for (int64_t e = from; e < to; e += STEP) {
-    if (next.rows && e * next.size % 128 == 0)
-      for (int j = 0; j < KEYS; j++) {
-        __builtin_prefetch(next.rows[j] + e * next.size, 0, 2);
-        if (e >= next.values) __builtin_prefetch(next.rows[j] + e * next.size + 64, 0, 2);
-      }
-    V line[STEP][VECTORS];
-    for (int u = 0; u < STEP; u++)
-      for (int i = 0; i < VECTORS; i++) line[u][i] = vload(q + ((e + u) * VECTORS + i) * W);
-    for (int j = 0; j < KEYS; j++) {
-      const float* key = keys[j] + e;
-      for (int u = 0; u < STEP; u++) {
-        const V x = vset(key[u]);
-        for (int i = 0; i < VECTORS; i++) sums[j][i] = vfma(x, line[u][i], sums[j][i]);
-      }
-    }
-  }
-  for (int j = 0; j < KEYS; j++)
-    for (int i = 0; i < VECTORS; i++) vstore(scores + j * stride + i * W, sums[j][i]);
+  for (int j = 0; j < QUAD_KEYS; j++) vstore(scores + j * stride, vquads(sums[j]));
 }
 
 // o[r][0 .. VECTORS) = alpha[r] * o[r] + sum over n keys of weights[j][r] * keys[j][column ...] for ROWS rows.
 template <int ROWS, int VECTORS>
 static inline void latent_values(const float* const* keys, int64_t n, int64_t column, const float* weights, int64_t stride,
-                                 const float* alpha, float* o, int64_t o_stride, const char* const* next, int64_t at) {
+                                 const float* alpha, float* o, int64_t o_stride, Ahead& next, int64_t quota) {
+  Ahead ahead = next;
   V sums[ROWS][VECTORS];
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < VECTORS; i++) sums[r][i] = vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W));
   for (int64_t j = 0; j < n; j++) {
     V v[VECTORS];
     for (int i = 0; i < VECTORS; i++) v[i] = vload(keys[j] + column + i * W);
-    if (next) __builtin_prefetch(next[j] + at, 0, 2);
+    ahead.fetch(quota);
     for (int r = 0; r < ROWS; r++) {
       const V weight = vset(weights[j * stride + r]);
       for (int i = 0; i < VECTORS; i++) sums[r][i] = vfma(weight, v[i], sums[r][i]);
     }
   }
+  next = ahead;
   for (int r = 0; r < ROWS; r++)
     for (int i = 0; i < VECTORS; i++) vstore(o + r * o_stride + column + i * W, sums[r][i]);
 }
@@ -134,8 +108,8 @@ struct LatentTiles {
   const T **rows_of, **next_rows;
   const float** keys;
   Keys* row_keys;
-  Following following{};
-  Across ahead{};
+  Ahead ahead;
+  int64_t quota = 0;  // lines of the next tile to fetch per key while values are added
 
   LatentTiles(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, 0), group(call.num_heads),
@@ -154,26 +128,13 @@ struct LatentTiles {
     row_keys = (Keys*)take(scratch, shape.rows * 16);
   }
 
-  // The rows of queries from `from` on: transposed, two vectors of rows at a time, as q[pair of vectors][element][row]; those of a
-  // vector that is left over, as they are.
   void load_queries(int64_t from, int64_t rows) {
-    float* lines = converted;  // not in use yet
-    for (int64_t first = 0; first < lanes; first += W) {
-      const int64_t pair = first / (2 * W) * 2 * W;
-      const bool paired = pair + 2 * W <= lanes;
-      float* to = q + pair * d;
-      for (int64_t row = first; row < first + W; row++) {
-        float* line = lines + (row - first) * shape.key_stride;
-        load_row(from, row, rows, line);
-        if (!paired) __builtin_memcpy(to + (row - first) * d, line, d * 4);
-      }
-      if (!paired) continue;
-      for (int64_t e = 0; e < d; e += W) {
-        V block[W];
-        for (int i = 0; i < W; i++) block[i] = vload(lines + i * shape.key_stride + e);
-        vtranspose(block);
-        for (int i = 0; i < W; i++) vstore(to + (e + i) * 2 * W + first - pair, block[i]);
-      }
+    float* line = converted;  // not in use yet
+    for (int64_t row = 0; row < lanes; row++) {
+      load_row(from, row, rows, line);
+      // Row 4g + i of W has lanes 4g to 4g + 3 of vector i.
+      float* to = q + row / W * W * d + row % 4 * W + row % W / 4 * 4;
+      for (int64_t e = 0; e < d; e += 4) __builtin_memcpy(to + e * W, line + e, 16);
     }
     __builtin_memset(o, 0, rows * o_stride * 4);
   }
@@ -190,19 +151,15 @@ struct LatentTiles {
     if (Order<T>::paired) to_pair_order(line, round_up(c.head_size, 2 * W));
   }
 
-  // Row pointers of the next tile, from `key` on, and the first line of each row: translations of all pages are under way.
-  void look_ahead(int64_t key, int64_t count) {
-    cache.rows(key, count, next_rows, next_rows);
-    for (int64_t j = 0; j < count; j++) __builtin_prefetch(next_rows[j], 0, 2);
-  }
   // Keys [key, key + n), and row pointers of the tile that follows before `end`.
-  void load_keys(int64_t key, int64_t n, int64_t end) {
+  void load_keys(int64_t key, int64_t n, int64_t end, int64_t rows) {
     exchange(rows_of, next_rows);
-    const int64_t next = key + tile, count = smaller(tile, end - next);
-    if (count > 0) look_ahead(next, count);
-    for (int64_t j = larger(count, 1); j < tile; j++) next_rows[j] = next_rows[0];
-    following = {count > 0 ? (const char* const*)next_rows : nullptr, int64_t(sizeof(T)), c.head_size_v};
-    ahead = {(const char* const*)next_rows, tile, count > 0 ? c.head_size * int64_t(sizeof(T)) : 0};
+    const int64_t next = key + tile, count = larger(smaller(tile, end - next), 0);
+    if (count) cache.rows(next, count, next_rows, next_rows);
+    ahead.start((const char* const*)next_rows, count, c.head_size * int64_t(sizeof(T)));
+    const int64_t scored = round_up(n, QUAD_KEYS) / QUAD_KEYS * ((d + 7) / 8) * (lanes / W);
+    const int64_t added = n * (shape.columns / (GEMM_VECTORS * W)) * ((rows + GEMM_ROWS - 1) / GEMM_ROWS);
+    quota = (larger(ahead.left - scored, 0) + added) / larger(added, 1);
     for (int64_t j = 0; j < tile; j++) {
       const T* row = rows_of[smaller(j, n - 1)];  // keys past the end are masked
       if (copied) {
@@ -213,20 +170,6 @@ struct LatentTiles {
         keys[j] = (const float*)row;
       }
     }
-  }
-
-  void score_pair(int64_t row, int64_t n) {
-    constexpr int KEYS = LATENT_SUMS / 2;
-    for (int64_t from = 0; from < d; from += LATENT_CHUNK)
-      for (int64_t j = 0; j < n; j += KEYS) {
-        const Following next{row || !following.rows ? nullptr : following.rows + j, following.size, following.values};
-        latent_scores<KEYS>(keys + j, q + row * d, from, smaller(from + LATENT_CHUNK, d), scores + j * lanes + row, lanes, next);
-      }
-  }
-  void score_single(int64_t first, int64_t n) {
-    if (first) ahead.end = 0;  // `score_pair` has asked for everything
-    for (int64_t row = first; row < first + W; row += DOT_ROWS)
-      for (int64_t j = 0; j < n; j += DOT_KEYS) latent_dots(keys + j, q + row * d, d, scores + j * lanes + row, lanes, ahead);
   }
 
   // One step of the online softmax for the W rows from `row` on: scores to weights, and `alpha`.
@@ -253,12 +196,10 @@ struct LatentTiles {
   }
 
   template <int VECTORS> void add_values(int64_t column, int64_t rows, int64_t n) {
-    int64_t row = 0, at = column * following.size + 64;
-    const int64_t past = (column + VECTORS * W) * following.size;
+    int64_t row = 0;
     const auto add = [&](auto count) {
-      for (; row + count.value <= rows; row += count.value, at += 128)
-        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride,
-                                            at < past ? following.rows : nullptr, at);
+      for (; row + count.value <= rows; row += count.value)
+        latent_values<count.value, VECTORS>(keys, n, column, scores + row, lanes, alpha + row, o + row * o_stride, o_stride, ahead, quota);
     };
     add(LatentCount<GEMM_ROWS>());
     add(LatentCount<4>());
@@ -268,10 +209,9 @@ struct LatentTiles {
   template <int N> struct LatentCount { static constexpr int value = N; };
 
   void attend_tile(int64_t rows, int64_t key, int64_t n) {
-    int64_t row = 0;
-    for (; row + 2 * W <= lanes; row += 2 * W) score_pair(row, n);
-    if (row < lanes) score_single(row, n);
-    for (row = 0; row < lanes; row += W) soften(row, rows, key, n);
+    for (int64_t row = 0; row < lanes; row += W)
+      for (int64_t j = 0; j < n; j += QUAD_KEYS) latent_scores(keys + j, q + row * d, d, scores + j * lanes + row, lanes, ahead);
+    for (int64_t row = 0; row < lanes; row += W) soften(row, rows, key, n);
     int64_t column = 0;
     for (; column + GEMM_VECTORS * W <= shape.columns; column += GEMM_VECTORS * W) add_values<GEMM_VECTORS>(column, rows, n);
     for (; column < shape.columns; column += 2 * W) add_values<2>(column, rows, n);
@@ -288,10 +228,10 @@ struct LatentTiles {
       for (int64_t row = 0; row < rows; row++)
         if (row_keys[row].begin < row_keys[row].end)
           seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
-      if (seen.begin < seen.end) look_ahead(seen.begin, smaller(tile, seen.end - seen.begin));
+      if (seen.begin < seen.end) cache.rows(seen.begin, smaller(tile, seen.end - seen.begin), next_rows, next_rows);
       for (int64_t key = seen.begin; key < seen.end; key += tile) {
         const int64_t n = smaller(tile, seen.end - key);
-        load_keys(key, n, seen.end);
+        load_keys(key, n, seen.end, rows);
         attend_tile(rows, key, n);
       }
       for (int64_t row = 0; row < rows; row++) to_element_order<T>(o + row * o_stride, shape.columns);

@@ -37,6 +37,12 @@ template <class F> static inline V across(const V* a, F op) {  // lane i: op ove
 }
 static inline V vsums(const V* a) { return across(a, vadd); }
 static inline V vmaxima(const V* a) { return across(a, vmax); }
+static inline V vquad(const float* p) { return _mm256_broadcast_ps((const __m128*)p); }
+static inline V vquads(const V* a) {
+  const V t = vadd(_mm256_unpacklo_ps(a[0], a[1]), _mm256_unpackhi_ps(a[0], a[1]));
+  const V u = vadd(_mm256_unpacklo_ps(a[2], a[3]), _mm256_unpackhi_ps(a[2], a[3]));
+  return vadd(_mm256_shuffle_ps(t, u, 0x44), _mm256_shuffle_ps(t, u, 0xee));
+}
 static inline V vround(V x, V& shifted) {
   const V magic = vset(12582912.0f);
   shifted = vadd(x, magic);

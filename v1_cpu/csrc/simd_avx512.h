@@ -42,6 +42,12 @@ template <class F> static inline V across(const V* a, F op) {  // lane i: op ove
 }
 static inline V vsums(const V* a) { return across(a, vadd); }
 static inline V vmaxima(const V* a) { return across(a, vmax); }
+static inline V vquad(const float* p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
+static inline V vquads(const V* a) {
+  const V t = vadd(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
+  const V u = vadd(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
+  return vadd(unpack_low(t, u), unpack_high(t, u));
+}
 static inline V vround(V x, V& shifted) {
   const V magic = vset(12582912.0f);
   shifted = vadd(x, magic);

@@ -31,6 +31,9 @@ static inline float vmaximum(V v) {
 // Lane i of the result is the sum (the maximum) of vector i.
 static inline V vsums(const V* a) { return V{vsum(a[0]), vsum(a[1]), vsum(a[2]), vsum(a[3])}; }
 static inline V vmaxima(const V* a) { return V{vmaximum(a[0]), vmaximum(a[1]), vmaximum(a[2]), vmaximum(a[3])}; }
+// Four floats, repeated; and of four vectors the sums over groups of four lanes: lane 4g + i is that of group g of vector i.
+static inline V vquad(const float* p) { return vload(p); }
+static inline V vquads(const V* a) { return vsums(a); }
 
 // The nearest integer to x, |x| < 2^22, as a float; `shifted` has it in the low mantissa bits.
 static inline V vround(V x, V& shifted) {

@@ -24,6 +24,8 @@ static inline float vsum(V v) { return vaddvq_f32(v); }
 static inline float vmaximum(V v) { return vmaxnmvq_f32(v); }
 static inline V vsums(const V* a) { return vpaddq_f32(vpaddq_f32(a[0], a[1]), vpaddq_f32(a[2], a[3])); }
 static inline V vmaxima(const V* a) { return vpmaxnmq_f32(vpmaxnmq_f32(a[0], a[1]), vpmaxnmq_f32(a[2], a[3])); }
+static inline V vquad(const float* p) { return vload(p); }
+static inline V vquads(const V* a) { return vsums(a); }
 
 static inline V vround(V x, V& shifted) {
   const V magic = vset(12582912.0f);

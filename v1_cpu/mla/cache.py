@@ -13,7 +13,7 @@ from torch import Tensor
 
 from v1_cpu import ops
 from v1_cpu import validate as check
-from v1_cpu.cache import read_kv_cache, write_kv_cache
+from v1_cpu.cache import ask_for_huge_pages, read_kv_cache, write_kv_cache
 from v1_cpu.kernels import ROW_LAYOUT
 from v1_cpu.layouts import resolve_cache_dtype
 from v1_cpu.mla import checks
@@ -42,7 +42,9 @@ def allocate_latent_cache(
     """
     check.count("num_blocks", num_blocks, "a size", least=0)
     cache_dtype = _sizes(block_size, kv_lora_rank, rope_head_dim, dtype, kv_cache_dtype)
-    return torch.zeros((num_blocks, block_size, kv_lora_rank + rope_head_dim), dtype=cache_dtype)
+    kv_cache = torch.empty((num_blocks, block_size, kv_lora_rank + rope_head_dim), dtype=cache_dtype)
+    ask_for_huge_pages(kv_cache)
+    return kv_cache.zero_()
 
 
 def latent_block_bytes(

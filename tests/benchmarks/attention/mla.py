@@ -80,14 +80,15 @@ def build(case: Case) -> Data:
     needed = -(-case.context // case.block_size)
     copies = max(1, min(24, COLD_BYTES // case.kv_bytes)) if case.table == "decode" else 1
     blocks = needed * case.batch * copies
-    cache = torch.empty(blocks * case.block_size * (R + P), dtype=case.dtype)
+    kv_cache = mla.allocate_latent_cache(blocks, case.block_size, R, P, case.dtype)
+    cache = kv_cache.view(-1)
     chunk = torch.randn(1 << 20, generator=generator).to(case.dtype)
     for start in range(0, cache.numel(), chunk.numel()):
         cache[start : start + chunk.numel()] = chunk[: cache.numel() - start]
     order = torch.randperm(blocks, generator=generator).int().view(copies, case.batch, needed)
     starts = torch.arange(0, (case.batch + 1) * case.query_len, case.query_len, dtype=torch.int32)
     lens = torch.full((case.batch,), case.context, dtype=torch.int32)
-    return Data(cache.view(blocks, case.block_size, R + P), list(order), starts, lens)
+    return Data(kv_cache, list(order), starts, lens)
 
 
 def decode_peers(case: Case, data: Data, vllm: Any) -> Iterator[tuple[str, Run]]:

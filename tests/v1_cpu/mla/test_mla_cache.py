@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from batches import FP8, quantised
@@ -82,3 +85,16 @@ def test_a_latent_cache_is_a_cache_of_one_kv_head(kernel: str) -> None:
     latent, rope_key = mla.read_latent_cache(cache, table, 8, kv_lora_rank=6)
     assert torch.equal(key[:, 0], latent)
     assert torch.equal(value[:, 0], rope_key)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="Linux tells which memory may have huge pages")
+def test_a_large_cache_asks_for_huge_pages_and_is_zeros() -> None:
+    cache = mla.allocate_latent_cache(1024, 16, 512, 64, torch.bfloat16)
+    assert not bool(cache.any())
+    middle, inside, flags = cache.data_ptr() + cache.nbytes // 2, False, ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= middle < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            flags = line
+    assert " hg" in flags

@@ -38,7 +38,6 @@ builds, mutants = shared("builds"), shared("mutants")
 Site = mutants.Site
 SMALL_TILES = [
     ("mla.h", "int64_t LATENT_ROWS = 128;", "int64_t LATENT_ROWS = 32;"),
-    ("mla.h", "int64_t LATENT_CHUNK = 192;", "int64_t LATENT_CHUNK = 32;"),
     ("mla.h", "int64_t LATENT_FEW = 48;", "int64_t LATENT_FEW = 12;"),
     ("amx_mla.h", "int64_t LATENT_TILE = 128;", "int64_t LATENT_TILE = 64;"),
     *(change for change in mutants.SMALL_TILES if change[0] == "schedule.cpp"),
@@ -56,28 +55,18 @@ SITES = [
         {"output not rescaled": "vload(o + r * o_stride + column + i * W)"},
     ),
     Site("mla.h", "weights[j * stride + r]", {"weights of the first row for all": "weights[j * stride]"}),
-    Site("mla.h", "from ? vload(scores + j * stride + i * W) : vzero()", {"scores of the last chunk alone": "vzero()"}),
     Site(
         "mla.h",
-        "sums[j * DOT_ROWS + r] = vfma(x, key[j], sums[j * DOT_ROWS + r]);",
+        "sums[j][i] = vfma(x, line[i], sums[j][i]);",
         {
-            "dot products of the last step alone": "sums[j * DOT_ROWS + r] = vmul(x, key[j]);",
-            "dot products of the first row for all": "sums[j * DOT_ROWS + r] = vfma(vload(q + e), key[j], sums[j * DOT_ROWS + r]);",
+            "scores of the last elements alone": "sums[j][i] = vmul(x, line[i]);",
+            "scores of the first vector for all": "sums[j][i] = vfma(x, line[0], sums[j][i]);",
         },
     ),
-    Site(
-        "mla.h",
-        "__builtin_memcpy(scores + j * stride, lanes + j * DOT_ROWS, DOT_ROWS * sizeof(float));",
-        {
-            "dot products of the first key for all": "__builtin_memcpy(scores + j * stride, lanes, DOT_ROWS * sizeof(float));"
-        },
-    ),
-    Site(
-        "mla.h",
-        "vstore(to + (e + i) * 2 * W + first - pair, block[i]);",
-        {"one vector of rows for both": "vstore(to + (e + i) * 2 * W, block[i]);"},
-    ),
-    Site("mla.h", "if (row < lanes) score_single(row, n);", {"the rows left over have no scores": "(void)0;"}),
+    Site("mla.h", "vquads(sums[j])", {"scores of the first key for all": "vquads(sums[0])"}),
+    Site("mla.h", "row / W * W * d", {"queries of all vectors in one place": "0"}),
+    Site("mla.h", "row % 4 * W", {"queries of four rows in one place": "0"}),
+    Site("mla.h", "row % W / 4 * 4", {"queries of all groups of lanes in one place": "0"}, "amx"),
     Site(
         "mla.h",
         "copied ? round_up(call.head_size, 2 * W) : call.head_size",
@@ -157,7 +146,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ten heads, elements that fill no vector": {"heads": 10, "rank": 40, "rope": 9},
     "later keys weigh more": {"heads": 16, "rank": 64, "rope": 32, "seed": 1},
 }
-DTYPES = {"generic": (torch.float32, torch.bfloat16), "amx": (torch.bfloat16,)}
+DTYPES = {"generic": (torch.float32, torch.bfloat16), "amx": (torch.bfloat16, torch.float32)}
 
 
 @pytest.fixture(scope="module")
