@@ -5,13 +5,14 @@ Nothing here imports vllm. Answers are remembered.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from v1_migrate.engine.verdicts import Judge, Verdict
-    from v1_migrate.names.index import Param
+    from v1_migrate.names.index import Index, Param
 
 Fate = Literal["moved", "contract", "gone"]
 What = Literal["module", "class", "function", "value"]
@@ -55,33 +56,43 @@ class Legacy:
 class Table:
     """The legacy names as seen from one release."""
 
-    def __init__(self, release: str) -> None:
-        self.release = release
+    def __init__(self, release: str | Callable[[], str]) -> None:
+        self._release = release
         self._names: dict[str, Legacy | None] = {}
+
+    @cached_property
+    def release(self) -> str:
+        return self._release if isinstance(self._release, str) else self._release()
+
+    @cached_property
+    def index(self) -> Index:
+        """Names, without what became of them. It is read when a name is asked for, which most programs never do."""
+        from v1_migrate.names.index import Index
+
+        return Index.load(user=False)
 
     @cached_property
     def judge(self) -> Judge:
         from v1_migrate.engine.verdicts import Judge
-        from v1_migrate.names.index import Index  # here and below: reading it costs a tenth of a second
 
-        return Judge(self.release, "vllm", Index.load(user=False))
+        return Judge(self.release, "vllm", self.index)
 
     @cached_property
     def planner(self) -> Judge:
         """The verdicts of `v1-migrate plan` with its default settings: CPU attention goes to v1_cpu."""
         from v1_migrate.engine.verdicts import Judge
 
-        return Judge(self.release, "v1_cpu", self.judge.index)
+        return Judge(self.release, "v1_cpu", self.index)
 
     @cached_property
     def older(self) -> tuple[str, ...]:
         """The releases before this one, newest first."""
-        releases = self.judge.index.releases
+        releases = self.index.releases
         return tuple(reversed(releases[: releases.index(self.release)]))
 
     def lost_module(self, module: str) -> bool:
         """Some older release has the module, this one does not."""
-        index = self.judge.index
+        index = self.index
         if index.has_module(module, self.release):
             return False
         return any(index.has_module(module, release) for release in self.older)
@@ -92,7 +103,7 @@ class Table:
 
     @cached_property
     def _packages(self) -> frozenset[str]:
-        index = self.judge.index
+        index = self.index
         return frozenset(name.rpartition(".")[0] for release in self.older for name in index.modules(release))
 
     def find(self, dotted: str) -> Legacy | None:
@@ -103,30 +114,30 @@ class Table:
 
     def members(self, legacy: Legacy) -> tuple[str, ...]:
         """What a class or module had in its last release."""
-        return self.judge.index.members(legacy.dotted, legacy.last)
+        return self.index.members(legacy.dotted, legacy.last)
 
     def origin(self, dotted: str) -> str:
         """Where the last release that had the name defined it: an import of it leads there."""
         legacy = self.find(dotted)
-        return self.judge.index.resolve(dotted, legacy.last).canonical if legacy is not None else ""
+        return self.index.resolve(dotted, legacy.last).canonical if legacy is not None else ""
 
     def params(self, dotted: str, release: str) -> tuple[Param, ...] | None:
         """Parameters of a function or method of a release, self left out; None when they cannot be told."""
-        return self.judge.index.params(dotted, release)
+        return self.index.params(dotted, release)
 
     def outside_bases(self, legacy: Legacy) -> tuple[str, ...]:
         """The classes outside vllm that a class derived from, however far away."""
-        names = self.judge.index.of(legacy.last)
+        names = self.index.of(legacy.last)
         place = names.class_place(legacy.dotted)
         return names.hierarchy.lineage(*place).outside if place else ()
 
     def has(self, dotted: str) -> bool:
         """This release has the name."""
-        return bool(self.judge.index.resolve(dotted, self.release).found)
+        return bool(self.index.resolve(dotted, self.release).found)
 
     def public_names(self, module: str) -> tuple[str, ...]:
         """What `from module import *` gave in the last release that has the module."""
-        index = self.judge.index
+        index = self.index
         release = next((r for r in self.older if index.has_module(module, r)), None)
         if release is None:
             return ()
@@ -140,7 +151,7 @@ class Table:
             return self._not_at_run_time(dotted)
         if not verdict.missing or not verdict.last or verdict.symbol != dotted:
             return self._inside_lost_module(dotted, verdict)
-        found = self.judge.index.resolve(dotted, verdict.last)
+        found = self.index.resolve(dotted, verdict.last)
         what = _what(found.kind.rpartition(":")[2])
         fate: Fate = verdict.fate if verdict.fate in ("moved", "contract") and verdict.new else "gone"
         new = verdict.new if fate != "gone" else ""
@@ -152,7 +163,7 @@ class Table:
 
     def _not_at_run_time(self, dotted: str) -> Legacy | None:
         """A name that the module imports for type checkers, or on other machines, only: who asks for it misses it."""
-        index = self.judge.index
+        index = self.index
         if index.runtime(dotted, self.release):
             return None
         found = index.resolve(dotted, self.release)
@@ -166,7 +177,7 @@ class Table:
 
     def own(self, dotted: str) -> Legacy:
         """A name that this release has, where there is no vLLM at all."""
-        found = self.judge.index.resolve(dotted, self.release)
+        found = self.index.resolve(dotted, self.release)
         outside = found.canonical if found.kind == "reexport:external" else ""
         headline = f"`{dotted}` is vLLM's own, and vLLM is not installed."
         advice = "Install it; v1_compat serves what V0 had."
@@ -177,7 +188,7 @@ class Table:
         """A name whose module went before this release; the verdict speaks of the module, as the name went earlier."""
         if not verdict.missing:
             return None
-        index = self.judge.index
+        index = self.index
         last = next((release for release in self.older if index.resolve(dotted, release).found), "")
         if not last:
             return None
@@ -202,7 +213,7 @@ class Table:
         return RULES[fate], f"`{dotted}` is gone since vLLM {since}.", advice or self._namesakes(dotted), ""
 
     def _namesakes(self, dotted: str) -> str:
-        names = self.judge.index.definitions(dotted.rpartition(".")[2], self.release)
+        names = self.index.definitions(dotted.rpartition(".")[2], self.release)
         if not 0 < len(names) <= 3:
             return ""
         return f"Of the same name there is {' and '.join(f'`{name}`' for name in names)}; compare the two first."
