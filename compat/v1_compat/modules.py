@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from . import overrides, renamed, switch
+from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
 HOOK = "__getattr__"
@@ -80,6 +82,8 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
                     raise
         elif not alive[0] or attribute.startswith("__"):
             raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
+        if imported_by_vllm(server.folder) or (asked_for_a_list() and _has_file(module, attribute)):
+            raise AttributeError(f"module {name!r} has no attribute {attribute!r}")
         return server.take(name, attribute)
 
     __getattr__._v1_compat = True  # type: ignore[attr-defined]
@@ -97,6 +101,12 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
                 module.__dict__[HOOK] = own
 
     return undo
+
+
+def _has_file(package: ModuleType, name: str) -> bool:
+    """A module that is really there, and is about to be imported."""
+    stems = [os.path.join(folder, name) for folder in package.__dict__.get("__path__") or ()]
+    return any(os.path.isdir(stem) or os.path.isfile(f"{stem}.py") for stem in stems)
 
 
 def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:

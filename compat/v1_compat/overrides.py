@@ -15,11 +15,10 @@ from inspect import Parameter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .table import RULES
-
 if TYPE_CHECKING:
     from .serve import Server
 
+RULE = "V1M111"
 MODULE = "vllm.platforms.interface"
 BASE = "Platform"
 SELECT, CONFIGURE = "get_attn_backend_cls", "check_and_update_config"
@@ -90,7 +89,7 @@ class _Adapter:
             self._undo.pop()()
 
     def _say(self, what: str, method: str, done: str = "v1_compat translates the call. Write V1's signature.") -> None:
-        self._server.say(RULES["contract"], f"{MODULE}.{BASE}.{method}", f"`{what}`. {done}", "")
+        self._server.say(RULE, f"{MODULE}.{BASE}.{method}", f"`{what}`. {done}", "")
 
     def _replace(self, cls: type, name: str, method: Any) -> None:
         own = cls.__dict__[name]

@@ -24,6 +24,7 @@ _MOCK = (f"{os.sep}unittest{os.sep}mock.py", f"{os.sep}mock{os.sep}mock.py")
 _BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *_MOCK)  # what calls an operator that is written in Python; `mock`
 _RUNNERS = tuple(f"{os.sep}{package}{os.sep}" for package in ("_pytest", "pluggy", "pytest_mock"))
 _DISPATCH = tuple(f"{_OURS}{name}.py" for name in ("finder", "modules", "place"))
+_IMPORTS = frozenset({dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]})
 _RELAYS = frozenset({"take", "say", "say_module", "resolve_obj_by_qualname"})  # ours, that do what somebody else asks
 
 
@@ -88,6 +89,16 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
         by_vllm=nearest is not None and _within(nearest.f_code.co_filename, vllm_folder),
         by_us=by_us(),
     )
+
+
+def imported_by_vllm(folder: str) -> bool:
+    """An import statement of vLLM's own source asks. Cheap: most of what is asked is that, and nothing need be read."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _machinery(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None or not _within(frame.f_code.co_filename, folder):
+        return False
+    return frame.f_code.co_code[frame.f_lasti] in _IMPORTS
 
 
 def by_us() -> bool:

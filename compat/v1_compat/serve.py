@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import EnumMeta
 from functools import cached_property
 from types import ModuleType
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from .installed import Vllm
 from .mode import Mode
 from .notices import Notices
 from .place import Place, asked_for_a_list, by_us, unwanted, user_place
-from .table import Legacy, Table
+from .table import RULES, Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
 CPU_MODULES = (
@@ -125,7 +126,7 @@ class Server:
         """A notice about a module that is imported as such."""
         legacy = self.table.find(module)
         if legacy is not None:
-            self.say(legacy.rule, module, legacy.headline, legacy.since)
+            self.say(legacy.rule, module, legacy.notice, legacy.since)
 
     def home(self, module: str, name: str) -> ModuleType | None:
         """vLLM's module that has the same object as a legacy name at its top."""
@@ -147,7 +148,7 @@ class Server:
         adapted, cause = self._adapter(module, name)
         if adapted is not None:
             rule, since = (legacy.rule, legacy.since) if legacy else ("V1M003", "")
-            text = legacy.headline if legacy else f"`{dotted}` does not work in this vLLM."
+            text = legacy.notice if legacy else f"`{dotted}` does not work in this vLLM."
             return Served(adapted[0], "adapter", rule, f"{text} v1_compat's stands in.", since)
         known = legacy is not None or module in self._without_vllm
         if self.vllm is None and known and self.table.has(dotted):
@@ -169,26 +170,27 @@ class Server:
     def _living(self, legacy: Legacy, value: Any) -> Served:
         """vLLM's own object, or a face of it."""
         if legacy.fate == "moved":
-            return Served(value, "same", legacy.rule, legacy.headline, legacy.since)
+            return Served(value, "same", legacy.rule, legacy.notice, legacy.since)
         how: How = "face"
         if inspect.isclass(value) and legacy.what in ("class", "value"):
             members, mixin = self.table.members(legacy), workers.MIXINS.get(legacy.dotted)
-            value = faces.class_face(legacy, value, members, self._params_of(legacy), self._sayer(legacy), mixin)
+            say = self._sayer(legacy, RULES["gone"] if isinstance(value, EnumMeta) else legacy.rule)  # of a member
+            value = faces.class_face(legacy, value, members, self._params_of(legacy), say, mixin)
         elif inspect.isfunction(value) and legacy.what == "function":
             value = faces.function_face(legacy, value)
         elif legacy.what in ("class", "function"):
             return self._stub(legacy, None)  # it became another kind of thing
-        return Served(value, how, legacy.rule, legacy.headline, legacy.since)
+        return Served(value, how, legacy.rule, legacy.notice, legacy.since)
 
     def _stub(self, legacy: Legacy, cause: BaseException | None) -> Served:
         members = self.table.members(legacy) if legacy.what == "class" else ()
         bases = stubs.exceptions_among(self.table.outside_bases(legacy)) if legacy.what == "class" else ()
-        value = stubs.stub(legacy, members, bases, self._sayer(legacy), cause)
+        value = stubs.stub(legacy, members, bases, self._sayer(legacy, legacy.rule), cause)
         return Served(
             value,
             "stub",
             legacy.rule,
-            f"{legacy.headline} A stub stands in and raises when used.",
+            f"{legacy.notice} A stub stands in and raises when used.",
             legacy.since,
         )
 
@@ -199,7 +201,7 @@ class Server:
             def set_vllm_use_v1(use_v1: bool) -> None:
                 switch.set_vllm_use_v1(use_v1, lambda rule, text: self.say(rule, legacy.dotted, text, legacy.since))
 
-            return Served(set_vllm_use_v1, "value", "V1M202", legacy.headline, legacy.since)
+            return Served(set_vllm_use_v1, "value", legacy.rule, legacy.notice, legacy.since)
         rule = "V1M201" if name == switch.VARIABLE else legacy.rule
         if legacy.what != "value":
             return self._stub(legacy, None)
@@ -219,9 +221,9 @@ class Server:
     def _params_of(self, legacy: Legacy) -> Any:
         return lambda method: self.table.params(f"{legacy.dotted}.{method}", legacy.last)
 
-    def _sayer(self, legacy: Legacy) -> stubs.Say:
+    def _sayer(self, legacy: Legacy, rule: str) -> stubs.Say:
         def say(how: str) -> None:
-            self.say(legacy.rule, legacy.dotted, f"`{legacy.dotted}` {how}. {legacy.headline}", legacy.since)
+            self.say(rule, legacy.dotted, f"`{legacy.dotted}` {how}. {legacy.headline}", legacy.since)
 
         return say
 

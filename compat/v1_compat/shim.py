@@ -92,7 +92,7 @@ class Shim:
             if vllm is not None and vllm.has_v0:
                 self._out_of_the_way = True
                 return None
-            table = Table(vllm.release if vllm else newest())
+            table = Table(lambda: vllm.release if vllm is not None else newest())
             self._server = Server(table, vllm, self.notices)
             if vllm is not None:
                 self._switch = Switch()

@@ -55,7 +55,7 @@ def test_a_platforms_settings_reach_vllms_fields(run: Callable[..., Any]) -> Non
     told = {(s.line, s.rule, s.text.split("`")[1].rpartition("vllm.config.")[2]) for s in said}
     assert told == {
         (1, "V1M003", "CompilationLevel"),
-        (3, "V1M003", "CompilationLevel"),
+        (3, "V1M004", "CompilationLevel"),
         (3, "V1M001", "CompilationConfig.level"),
         (4, "V1M001", "CacheConfig.cpu_kvcache_space_bytes"),
         (5, "V1M001", "CacheConfig.cpu_kvcache_space_bytes"),

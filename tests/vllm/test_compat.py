@@ -125,3 +125,19 @@ def test_vllms_selector_gets_the_plugins_backend(steps: dict[str, Any]) -> None:
     name, *bases = steps["select"]
     assert name == "v1_compat_legacy_torch_sdpa_TorchSDPABackend", steps["select"]
     assert "AttentionBackend" in bases and "V1CPUBackend" in bases
+
+
+def test_vllm_alone_does_not_make_the_shim_read_its_index(child_env: dict[str, str]) -> None:
+    """What it costs a program without legacy names is kept small by this: vLLM asks for much that it lacks."""
+    code = (
+        "import v1_compat; v1_compat.install()\n"
+        "import sys, vllm, vllm._custom_ops\n"
+        "from vllm import LLM, SamplingParams\n"
+        "from vllm.v1.worker import cpu_worker\n"
+        "print([name for name in sys.modules if name.startswith('v1_migrate')])\n"
+    )
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -8,6 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _VLLM_SIGNS = ("envs.py", "engine", "sampling_params.py")  # two of these beside __init__.py: vLLM's own package
+_VLLM_PARTS = (  # one of these: a part of it, vendored
+    *_VLLM_SIGNS,
+    *("attention", "config", "config.py", "core", "distributed", "entrypoints", "executor", "inputs", "lora"),
+    *("model_executor", "multimodal", "outputs.py", "platforms", "plugins", "prompt_adapter", "sequence.py"),
+    *("spec_decode", "transformers_utils", "utils", "utils.py", "v1", "worker", "_custom_ops.py", "_ipex_ops.py"),
+)
+_ANOTHER = "another"  # stands before a package that is called vllm, and is not vLLM
 
 
 @dataclass(slots=True)
@@ -59,9 +66,12 @@ class Tree:
             if folder == root or root in folder.parents:
                 return ".".join(("vllm", *folder.relative_to(root).parts))
         parts: list[str] = []
+        top = folder
         while (folder / "__init__.py").is_file() and folder.name.isidentifier():
             parts.append(folder.name)
-            folder = folder.parent
+            top, folder = folder, folder.parent
+        if parts and parts[-1] == "vllm" and not any((top / part).exists() for part in _VLLM_PARTS):
+            parts.append(_ANOTHER)  # copied out of another package: its relative imports are not vLLM's
         return ".".join(reversed(parts))
 
     def defines(self, dotted: str) -> bool:
