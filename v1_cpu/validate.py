@@ -135,16 +135,18 @@ def written(key: Any, value: Any, kv_cache: Any, slot_mapping: Any, k_scale: Any
 def _written_fit(key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> bool:
     """All of the rules of `written` for the common case, in one expression."""
     tokens, num_kv_heads, head_size = key.shape
+    values, value_heads, value_size = value.shape
     _, heads, _, width = kv_cache.shape
+    (slots,) = slot_mapping.shape
     dtype = key.dtype
     return (
         dtype in DTYPES
         and value.dtype is dtype
         and kv_cache.dtype is dtype
         and slot_mapping.dtype is torch.int64
-        and value.shape == (tokens, num_kv_heads, width - head_size)
-        and slot_mapping.shape == (tokens,)
-        and heads == num_kv_heads > 0
+        and values == tokens == slots
+        and value_heads == num_kv_heads == heads > 0
+        and value_size == width - head_size
         and 0 < head_size < width
         and key.stride(2) == 1
         and value.stride(2) == 1

@@ -10,6 +10,9 @@ from torch import Tensor
 from v1_cpu import native
 from v1_cpu.kernels import ROW_LAYOUT, Batch, Kernel, KernelConfig
 
+_pack_write, _pack_call = native.WRITE.pack, native.CALL.pack
+_TYPES, _get_num_threads = native.TYPES, torch.get_num_threads
+
 
 def _read_and_written(source: Tensor, destination: Tensor, pairs: Tensor) -> bool:
     """Whether a block may be one pair's source and another's destination."""
@@ -40,31 +43,35 @@ class _NativePagedAttention(Kernel):
     def write_cache(
         self, key: Tensor, value: Tensor, kv_cache: Tensor, slot_mapping: Tensor, k_scale: float, v_scale: float
     ) -> None:
+        # A step writes one token: every question to a tensor counts, so each is asked once.
         num_tokens, num_kv_heads, head_size = key.shape
+        _, _, block_size, width = kv_cache.shape
+        key_token, key_head, _ = key.stride()
+        value_token, value_head, _ = value.stride()
         block, head, row, _ = kv_cache.stride()
-        cache, size = kv_cache.data_ptr(), kv_cache.element_size()
+        cache, dtype = kv_cache.data_ptr(), kv_cache.dtype
         self._library.write(
-            native.WRITE.pack(
+            _pack_write(
                 key.data_ptr(),
                 value.data_ptr(),
                 cache,
-                cache + head_size * size,
+                cache + head_size * dtype.itemsize,
                 slot_mapping.data_ptr(),
-                key.stride(0),
-                key.stride(1),
-                value.stride(0),
-                value.stride(1),
+                key_token,
+                key_head,
+                value_token,
+                value_head,
                 block,
                 head,
                 row,
                 num_tokens,
                 num_kv_heads,
                 head_size,
-                value.shape[2],
-                kv_cache.shape[2],
-                native.TYPES[key.dtype],
-                native.TYPES[kv_cache.dtype],
-                torch.get_num_threads(),
+                width - head_size,
+                block_size,
+                _TYPES[key.dtype],
+                _TYPES[dtype],
+                _get_num_threads(),
                 k_scale,
                 v_scale,
             )
@@ -134,16 +141,18 @@ class _NativePagedAttention(Kernel):
         v_scale: float,
         schedule: Tensor | None,
     ) -> None:
-        _, num_kv_heads, block_size, _ = kv_cache.shape
+        _, num_kv_heads, block_size, width = kv_cache.shape
         block, head, row, _ = kv_cache.stride()
-        head_size = query.shape[2]
-        cache, size = kv_cache.data_ptr(), kv_cache.element_size()
+        _, num_heads, head_size = query.shape
+        query_token, query_head, _ = query.stride()
+        out_token, out_head, _ = out.stride()
+        cache, dtype = kv_cache.data_ptr(), kv_cache.dtype
         per_request = isinstance(causal, Tensor)
         self._library.attend(
-            native.CALL.pack(
+            _pack_call(
                 query.data_ptr(),
                 cache,
-                cache + head_size * size,
+                cache + head_size * dtype.itemsize,
                 out.data_ptr(),
                 0 if lse is None else lse.data_ptr(),
                 query_start_loc.data_ptr(),
@@ -154,31 +163,31 @@ class _NativePagedAttention(Kernel):
                 0 if tree_mask is None else tree_mask.data_ptr(),
                 causal.data_ptr() if per_request else 0,  # type: ignore[union-attr]
                 0 if schedule is None else schedule.data_ptr(),
-                query.stride(0),
-                query.stride(1),
+                query_token,
+                query_head,
                 block,
                 head,
                 row,
                 block,
                 head,
                 row,
-                out.stride(0),
-                out.stride(1),
+                out_token,
+                out_head,
                 0 if lse is None else lse.stride(0),
                 block_table.stride(0),
                 0 if tree_mask is None else tree_mask.stride(0),
                 seq_lens.shape[0],
-                query.shape[1],
+                num_heads,
                 num_kv_heads,
                 head_size,
-                out.shape[2],
+                width - head_size,
                 block_size,
-                native.TYPES[query.dtype],
-                native.TYPES[kv_cache.dtype],
+                _TYPES[query.dtype],
+                _TYPES[dtype],
                 1 if per_request else causal,
                 sliding_window,
                 attention_chunk_size,
-                torch.get_num_threads(),
+                _get_num_threads(),
                 scale,
                 logits_soft_cap,
                 k_scale,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -45,8 +46,9 @@ def measure(case: Case, peers: list[Peer], budget: float, kind: str) -> dict[str
     while turn < 7 or (turn < 41 and time.perf_counter() < end):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             start = time.perf_counter()
-            runs[name](turn)
-            times[name].append(time.perf_counter() - start)
+            for call in range(case.calls):
+                runs[name](turn + call)
+            times[name].append((time.perf_counter() - start) / case.calls)
         rates.append(multiply_add_rate(kind, 0.5))
         turn += 1
         if time.perf_counter() > end + 4 * budget and turn >= 3:
@@ -61,6 +63,7 @@ def measure(case: Case, peers: list[Peer], budget: float, kind: str) -> dict[str
         "dtype": str(case.dtype)[6:],
         "kv_bytes": case.kv_bytes,
         "flops": case.flops,
+        "plain_flops": case.plain.flops,
         "times": stats,
         "peak": {"kind": kind, "rate": statistics.median(rates)},
         "refused": refused,
@@ -70,26 +73,38 @@ def measure(case: Case, peers: list[Peer], budget: float, kind: str) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a few cells of each table")
-    parser.add_argument("--only", default="", help="part of a table's name or a cell's title; several with commas")
+    parser.add_argument(
+        "--only", default="", help="cells whose table and title have these words; alternatives with commas"
+    )
     parser.add_argument("--peers", default="", help="parts of peers' names, with commas; default: all that are here")
+    parser.add_argument(
+        "--isa", help="instruction set of v1_cpu (V1_CPU_ISA); any but amx keeps the peers from AMX, too"
+    )
     parser.add_argument("--budget", type=float, default=1.0, help="seconds per cell (at least 7 rounds are run)")
     parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--append", action="store_true", help="add to the figures that are there")
     options = parser.parse_args()
+    if options.isa:
+        os.environ["V1_CPU_ISA"] = options.isa
+    tiles = options.isa in (None, "amx")
+    if not tiles:
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # torch and sgl multiply by it
     if reason := select.unavailable("native"):
         parser.error(f"there is nothing to measure: the native kernel is not here ({reason})")
-    peers, missing = available()
+    peers, missing = available(tiles)
     peers = [Read(), *peers]
     if options.peers:
         peers = [p for p in peers if any(part in p.name for part in options.peers.split(","))]
     wanted = [part for part in options.only.split(",") if part]
-    kinds = {dtype: fastest(dtype) for dtype in (torch.bfloat16, torch.float32)}
-    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__}
-    print(f"threads {machine['threads']}, isa {select.get_kernel('native').isa}")
+    kinds = {dtype: fastest(dtype, tiles) for dtype in (torch.bfloat16, torch.float32)}
+    isa = select.get_kernel("native").isa
+    machine = {"threads": torch.get_num_threads(), "torch": torch.__version__, "isa": isa}
+    print(f"threads {machine['threads']}, isa {isa}")
     for name in missing:
         print(f"absent: {name}")
-    results = []
+    results = json.loads(options.json.read_text())["cells"] if options.append and options.json.exists() else []
     for case in all_cases(options.quick):
-        if wanted and not any(part in case.table or part in case.title for part in wanted):
+        if wanted and not any(all(part in f"{case.table}: {case.title}" for part in p.split()) for p in wanted):
             continue
         results.append(measure(case, peers, options.budget, kinds[case.dtype]))
         print_table(results[-1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -31,12 +31,21 @@ class Case:
     requests: tuple[tuple[int, int], ...]
     features: dict[str, Any] = field(default_factory=dict)
     cache_dtype: torch.dtype | None = None
+    calls: int = 1  # made in a row each time, for what is too short to time alone
 
     @property
     def title(self) -> str:
         h, kh, d = self.heads
         cache = f", cache {str(self.cache_dtype)[6:]}" if self.cache_dtype else ""
         return f"{str(self.dtype)[6:]} {h}/{kh}x{d} block {self.block_size} {self.name}{cache}"
+
+    @property
+    def plain(self) -> Case:
+        """The same without features; of a decode's context what a window leaves."""
+        window = self.features.get("sliding_window")
+        decodes = all(q == 1 for q, _ in self.requests)
+        requests = tuple((q, min(n, window)) for q, n in self.requests) if window and decodes else self.requests
+        return replace(self, features={}, requests=requests)
 
     @property
     def element_size(self) -> int:
@@ -170,20 +179,12 @@ def all_cases(quick: bool) -> Iterator[Case]:
                 ((2048, 2048),),
                 features,
             )
-        yield Case(
-            "features",
-            "decode B=8 ctx=256 (what a window of 256 leaves)",
-            dtype,
-            HEADS["32/8x128"],
-            32,
-            ((1, 256),) * 8,
-        )
-        yield Case("features", "decode B=8 ctx=8192 plain", dtype, HEADS["32/8x128"], 32, ((1, 8192),) * 8)
-        yield Case("features", "prefill 2048 plain", dtype, HEADS["32/8x128"], 32, ((2048, 2048),))
     for cache in (None, torch.float8_e4m3fn, torch.float8_e5m2):
         yield Case("fp8", "decode B=8 ctx=8192", BF16, HEADS["32/8x128"], 32, ((1, 8192),) * 8, {}, cache)
     for dtype, h, context in itertools.product(dtypes, [32, 128], [8192] if quick else [8192, 32768]):
         yield Case("one KV head", f"decode ctx={context}", dtype, (h, 1, 128), 32, ((1, context),))
+    for dtype, heads in itertools.product(dtypes, shapes):
+        yield replace(decode(dtype, heads, 32, 1, 16), table="call", calls=300)
     for dtype, d in itertools.product(dtypes, [80, 96, 112, 256, 576]):
         yield Case("head sizes", "decode B=8 ctx=2048", dtype, (16, 4, d), 32, ((1, 2048),) * 8)
         yield Case("head sizes", "prefill 1024", dtype, (16, 4, d), 32, ((1024, 1024),))

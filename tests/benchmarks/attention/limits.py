@@ -35,9 +35,9 @@ def multiply_add_rate(kind: str, millions: float = 2.0) -> float:
     return rate
 
 
-def fastest(dtype: torch.dtype) -> str:
-    """The kind of instruction with the highest rate here that can multiply numbers of this type."""
-    kinds = KINDS if dtype is torch.bfloat16 else ["fma"]
+def fastest(dtype: torch.dtype, tiles: bool = True) -> str:
+    """The kind of instruction with the highest rate here that can multiply numbers of this type, tiles or not."""
+    kinds = [kind for kind in KINDS if tiles or kind != "amx"] if dtype is torch.bfloat16 else ["fma"]
     return max(kinds, key=lambda kind: max(multiply_add_rate(kind) for _ in range(3)))
 
 

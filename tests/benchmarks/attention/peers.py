@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from cases import Case, Tensors
+from cases import Case, Tensors, build
 
 import v1_cpu
 
@@ -67,12 +67,55 @@ class Ours(Peer):
         return run
 
 
+class OneThread(Ours):
+    """The native kernel on one thread: what a second one brings."""
+
+    def __init__(self) -> None:
+        super().__init__("native")
+        self.name = "one thread"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        if case.table != "prefill" or case.requests[0][0] > 2048:
+            raise Unsupported("prefill of 2048 tokens only, as it takes long")
+        with torch_threads(1):
+            alone = super().prepare(case, data)
+
+        def run(i: int) -> Any:
+            with torch_threads(1):
+                return alone(i)
+
+        return run
+
+
+class Plain(Ours):
+    """The native kernel without the case's features, on the keys that they leave: what they cost."""
+
+    def __init__(self) -> None:
+        super().__init__("native")
+        self.name = "plain"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        if not case.features:
+            raise Unsupported("the case has no features")
+        return super().prepare(case.plain, build(case.plain))
+
+
+@contextlib.contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Vllm(Peer):
-    """vLLM's own CPU attention operator, called as its CPU backend calls it."""
+    """vLLM's own CPU attention operator, called as its CPU backend calls it; without AMX tiles if `tiles` is false."""
 
     name = "vllm"
 
-    def __init__(self) -> None:
+    def __init__(self, tiles: bool = True) -> None:
         with contextlib.redirect_stdout(None):
             import vllm
             from vllm import _custom_ops
@@ -80,8 +123,14 @@ class Vllm(Peer):
             from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend, _get_attn_isa
 
         current_platform.import_kernels()
-        self.ops, self.isa, self.name = _custom_ops, _get_attn_isa, f"vllm {vllm.__version__}"
+        self.ops, self.name = _custom_ops, f"vllm {vllm.__version__}"
+        self.choose, self.tiles = _get_attn_isa, tiles
         self.head_sizes = CPUAttentionBackend.get_supported_head_sizes()
+
+    def isa(self, dtype: torch.dtype, block_size: int, head_size: int, cache: str) -> str:
+        """vLLM's name for the instructions and the cache layout that it takes on this CPU."""
+        chosen: str = self.choose(dtype, block_size, head_size, cache)
+        return "vec" if chosen == "amx" and not self.tiles else chosen  # what it says of a CPU without AMX
 
     def prepare(self, case: Case, data: Tensors) -> Run:
         h, kh, d = case.heads
@@ -210,14 +259,14 @@ class Sdpa(Peer):
         return run
 
 
-def available() -> tuple[list[Peer], list[str]]:
-    """The peers of this environment, ours first, and what is missing."""
+def available(tiles: bool = True) -> tuple[list[Peer], list[str]]:
+    """The peers of this environment, ours first, and what is missing; without `tiles` none may use AMX."""
     peers: list[Peer] = [Ours("native")]
     missing = []
-    for make in (Vllm, Sgl):
+    makers: list[tuple[str, Callable[[], Peer]]] = [(Vllm.name, lambda: Vllm(tiles)), (Sgl.name, Sgl)]
+    for name, make in makers:
         try:
             peers.append(make())
         except Exception as error:  # a peer that is broken here is only absent
-            missing.append(f"{make.name}: {type(error).__name__}: {error}")
-    peers.append(Sdpa())
-    return peers, missing
+            missing.append(f"{name}: {type(error).__name__}: {error}")
+    return [*peers, Sdpa(), OneThread(), Plain()], missing

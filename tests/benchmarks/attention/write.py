@@ -1,14 +1,17 @@
 """Measure cache writes: `python tests/benchmarks/attention/write.py`.
 
 New keys and values of 1 to 8192 tokens go to a 512 MB cache, to a run of slots (bulk, as a prefill) or one to a block
-(scattered, as decodes). Peers: vLLM's operator on its own layout, torch's `index_copy_` on a row-major cache, and a
-plain copy as the limit.
+(scattered, as decodes). Peers: vLLM's operator on its own layout, torch's `index_copy_` on a row-major cache (one call
+for keys and values that lie side by side already, and one for each), and a plain copy as the limit.
 """
 
 # ruff: noqa: E402
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
 import statistics
 import sys
 import time
@@ -44,6 +47,8 @@ def calls(
         else:
             t = torch.arange(tokens)
             slots.append(blocks[t // block] * block + t % block)
+    first, second = flat.view(2, num_blocks * block, kh * d)
+    keys, values = (both[:, i].reshape(tokens, -1) for i in (0, 1))
     rows, target = both.reshape(tokens, -1), torch.empty_like(both)
 
     def ours(i: int) -> None:
@@ -52,6 +57,10 @@ def calls(
     found: dict[str, Callable[[int], Any]] = {
         "v1_cpu native": ours,
         "index_copy_": lambda i: flat.index_copy_(0, slots[i % 8], rows),
+        "two index_copy_": lambda i: (
+            first.index_copy_(0, slots[i % 8], keys),
+            second.index_copy_(0, slots[i % 8], values),
+        ),
         "copy": lambda i: target.copy_(both),
     }
     if vllm is not None:
@@ -64,12 +73,22 @@ def calls(
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--isa", help="instruction set of v1_cpu (V1_CPU_ISA); any but amx keeps vLLM from AMX, too")
+    parser.add_argument("--dtype", choices=["bfloat16", "float32"], help="one of the two only")
+    parser.add_argument("--json", type=Path, help="add the figures to this file")
+    options = parser.parse_args()
+    if options.isa:
+        os.environ["V1_CPU_ISA"] = options.isa
+    cells = json.loads(options.json.read_text()) if options.json and options.json.exists() else []
     try:
-        vllm: Vllm | None = Vllm()
+        vllm: Vllm | None = Vllm(tiles=options.isa in (None, "amx"))
     except Exception as error:
         vllm = None
         print(f"absent: vllm: {error}")
     for dtype in (torch.bfloat16, torch.float32):
+        if options.dtype not in (None, str(dtype)[6:]):
+            continue
         for kh, d in SHAPES:
             for scattered in (False, True):
                 for tokens in (1, 8, 32, 128, 512, 2048, 8192):
@@ -89,6 +108,10 @@ def main() -> None:
                     how = "scattered" if scattered else "bulk"
                     rate = f"{ours * 1e6:8.1f} us {size / ours / 1e9:5.1f} GB/s"
                     print(f"{str(dtype)[6:]:9} {kh}x{d} {how:9} {tokens:5} tokens {rate} | {ratios}", flush=True)
+                    what = {"dtype": str(dtype)[6:], "heads": f"{kh}x{d}", "slots": how, "tokens": tokens}
+                    cells.append(what | {"bytes": size, "times": median})
+    if options.json:
+        options.json.write_text(json.dumps(cells, indent=1))
 
 
 if __name__ == "__main__":

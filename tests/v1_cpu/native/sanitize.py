@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from builds import ROOT, SANITIZERS, SOURCES, build_hook, build_runner
 
-TESTS = ["tests/v1_cpu/test_varlen.py", "tests/v1_cpu/test_cache.py", "tests/v1_cpu/test_grid.py"]
-GRID = "native and (float32 or bfloat16)"
+WHOLE = ["test_cache.py", "test_random_batches.py", "mla/test_mla_cache.py", "mla/test_mla_random.py"]
+GRIDS = ["test_varlen.py", "test_grid.py", "mla/test_mla_grid.py"]
+OF_GRIDS = "native and (float32 or bfloat16)"
 RUN = "import pathlib, sys, pytest, v1_cpu.native as n; n.LIBRARY = pathlib.Path(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
 # No search for leaks: Python and torch keep much until the end. Memory is not filled with patterns: tests take long enough.
 OPTIONS = {
@@ -51,10 +52,10 @@ def main() -> int:
             ).stdout.strip()
             for name in ("libasan.so", "libubsan.so")
         )
-        tests = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-k", GRID, *TESTS]
-        clean &= step(
-            "tests", [sys.executable, "-c", RUN, str(library), *tests], LD_PRELOAD=preload, PYTHONPATH=str(ROOT)
-        )
+        python = [sys.executable, "-c", RUN, str(library), "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        for what, files, chosen in (("tests", WHOLE, []), ("grids", GRIDS, ["-k", OF_GRIDS])):
+            command = [*python, *chosen, *(f"tests/v1_cpu/{file}" for file in files)]
+            clean &= step(what, command, LD_PRELOAD=preload, PYTHONPATH=str(ROOT))
     return 0 if clean else 1
 
 
