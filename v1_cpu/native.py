@@ -18,14 +18,16 @@ import torch
 
 from v1_cpu.kernels import KernelUnavailable
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 LIBRARY = Path(__file__).parent / "libv1_cpu.so"
 
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float8_e4m3fn: 3, torch.float8_e5m2: 4}
 """The library's numbers for element types."""
 
-CALL = struct.Struct("<13q25q4d")
-"""`struct Call` of csrc/abi.h: 13 addresses, 25 integers, 4 numbers."""
+CALL = struct.Struct("<13q25q4d40x")
+"""`struct Call` of csrc/abi.h: 13 addresses, 25 integers, 4 numbers. What follows is zero, but in `EXPANDED_CALL`."""
+EXPANDED_CALL = struct.Struct("<13q25q4d5q")
+"""The same over latents of MLA that are expanded: after it one address and 4 integers."""
 WRITE = struct.Struct("<5q15q2d")
 """`struct Write` of csrc/abi.h: 5 addresses, 15 integers, 2 numbers."""
 BLOCK_COPY = struct.Struct("<8q")

@@ -2,7 +2,7 @@
 #pragma once
 #include <stdint.h>
 
-#define V1_ABI_VERSION 2
+#define V1_ABI_VERSION 3
 
 // Element types, in the order of native.py's table.
 enum V1Type : int64_t { V1_F32 = 0, V1_BF16 = 1, V1_F16 = 2, V1_E4M3 = 3, V1_E5M2 = 4 };
@@ -34,6 +34,11 @@ struct Call {
   int64_t causal, window, chunk;      // 0: none
   int64_t num_threads;
   double scale, soft_cap, k_scale, v_scale;
+  // Keys and values are made from latents (mla_expand.h): `key` is then dense [S, rank + D - nope], a latent and a rope key a token,
+  // key_head 0, in the query's type; or null.
+  const void* up;                     // [H, nope + Dv, rank], the query's type
+  int64_t up_head, up_row;            // strides
+  int64_t rank, nope;
 };
 
 // One cache write: token t of key and value goes to slot_mapping[t] (block * block_size + offset), -1 is skipped.

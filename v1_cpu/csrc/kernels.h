@@ -8,6 +8,7 @@
 #include "direct.h"
 #include "packed.h"
 #include "mla.h"
+#include "mla_expand.h"
 #ifdef __AMX_BF16__
 #include "amx_decode.h"
 #endif
@@ -24,6 +25,7 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #ifdef V1_WORDS
   constexpr bool words = __is_same(T, bf16) || __is_same(T, e4m3) || __is_same(T, e5m2);
 #endif
+  if (c.up) return attend_expanded<T>(c, r, item, partial, scratch);
   if (is_direct(c, item.query_end - item.query_begin)) {
 #ifdef V1_WORDS
     if constexpr (words)
@@ -104,7 +106,7 @@ static int64_t attend_scratch(const Call* c) {
   int64_t bytes = direct_scratch(*c), longest = -1;
   for (int64_t b = 0; b < c->num_requests; b++) {
     const Request r = request_of(*c, b);
-    if (!is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
+    if (c->up || !is_direct(*c, r.query_len)) longest = larger(longest, r.kv_len);
   }
   if (is_latent(*c)) bytes = larger(bytes, latent_scratch(*c));
 #ifdef __AMX_BF16__
@@ -114,7 +116,7 @@ static int64_t attend_scratch(const Call* c) {
 #ifdef V1_WORDS
   if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());
 #endif
-  return bytes;
+  return bytes + expanded_scratch(*c);
 }
 
 // Partial results of queries whose keys were divided, merged in order.

@@ -10,6 +10,7 @@
 constexpr int64_t PANEL = GEMM_VECTORS * W;
 constexpr int64_t TILE = 256;          // keys
 constexpr int64_t QUERY_ROWS = 192;    // rows per query tile
+constexpr int64_t EXPANDED_BYTES = 64 << 20;  // of packed tiles of all threads, where keys and values have to be made for them
 constexpr int64_t SCORE_STRIDE = TILE + 16;  // keeps the rows of a block out of each other's cache sets
 
 struct FloatWords {
@@ -144,7 +145,7 @@ template <class M> struct Shape {
     key_size = TILE * key_words;
     value_words = TILE / M::PER_WORD;
     value_size = value_words * round_up(columns, PANEL);
-    const int64_t budget = (c.num_threads > 6 ? 4 : 16) << 20, tile = (key_size + value_size) * int64_t(sizeof(float));
+    const int64_t budget = c.up ? larger(16 << 20, EXPANDED_BYTES / c.num_threads) : (c.num_threads > 6 ? 4 : 16) << 20, tile = (key_size + value_size) * int64_t(sizeof(float));
     slots = larger(1, smaller(budget / tile, (max_keys + TILE - 1) / TILE));
     const int64_t group = c.num_heads / c.num_kv_heads;
     rows = round_up(larger(group, QUERY_ROWS), M::BLOCK) + M::BLOCK;
@@ -161,14 +162,14 @@ static inline char* take(char*& scratch, int64_t bytes) {
   return at;
 }
 
-template <class T, class M>
+template <class T, class M, class Rows = Cache<T>>  // Rows: where rows of keys and values come from
 struct Packed {
   const Call& c;
   const Request& r;
   const Item& item;
   const Shape<M> shape;
   const Logits logits;
-  const Cache<T> cache;
+  const Rows cache;
   const int64_t group;
   int64_t slots, begin = 0;  // tiles to keep; first query of the query tile at hand
   float *q, *o, *maximum, *sum, *scores, *weights, *tiles;
@@ -177,7 +178,9 @@ struct Packed {
   const T **key_rows, **value_rows;
 
   Packed(const Call& call, const Request& request, const Item& it, int64_t max_keys, char* scratch)
-      : c(call), r(request), item(it), shape(call, max_keys), logits(logits_of(call)), cache(call, request, it.kv_head),
+      : Packed(call, request, it, max_keys, scratch, Rows(call, request, it.kv_head)) {}
+  Packed(const Call& call, const Request& request, const Item& it, int64_t max_keys, char* scratch, const Rows& rows_of)
+      : c(call), r(request), item(it), shape(call, max_keys), logits(logits_of(call)), cache(rows_of),
         group(call.num_heads / call.num_kv_heads) {
     tiles = (float*)take(scratch, shape.slots * (shape.key_size + shape.value_size) * 4);
     q = (float*)take(scratch, shape.rows * shape.query_stride * 4);

@@ -12,7 +12,7 @@ from v1_cpu import validate as check
 from v1_cpu.attention import varlen_attention
 from v1_cpu.layouts import FP8_DTYPES, resolve_cache_dtype
 from v1_cpu.mla import checks
-from v1_cpu.mla.kernels import serving_mla
+from v1_cpu.mla.kernels import expanded_native, serving_mla
 from v1_cpu.mla.paged import mla_paged_attention, outputs
 from v1_cpu.mla.plan import AbsorbedPart, ExpandedPart, MLAPlan, MLASizes, divide
 
@@ -268,6 +268,9 @@ def _expanded(
         cached = cached.float().mul_(kv_scale).to(query.dtype)
     else:
         cached = flat.index_select(0, part.slots)
+    if part.fused:
+        _fused(part, query, cached, kv_up, sizes, scale, out, lse)
+        return
     latents, rope_keys = cached[:, :rank], cached[:, None, rank:]
     head_bytes = latents.shape[0] * (2 * nope + rope + sizes.v_head_dim) * query.element_size()
     step = max(1, min(sizes.num_heads, EXPANDED_BYTES // max(1, head_bytes)))
@@ -290,6 +293,27 @@ def _expanded(
             validate=False,
         )
         _place(part.rows, part.num_rows, values, part_lse, out[:, heads], lse[heads] if lse is not None else None)
+
+
+def _fused(
+    part: ExpandedPart,
+    query: Tensor,
+    cached: Tensor,
+    kv_up: Tensor,
+    sizes: MLASizes,
+    scale: float,
+    out: Tensor,
+    lse: Tensor | None,
+) -> None:
+    """Attend to dense latents `cached` ``[S, R + P]``; keys and values of a tile are made when they are needed."""
+    starts = (part.query_start_loc, part.kv_start_loc)
+    if part.rows is None:
+        expanded_native(query, cached, kv_up, *starts, out, lse, scale, part.causal)
+        return
+    values = query.new_empty((part.num_rows, sizes.num_heads, sizes.v_head_dim))
+    part_lse = query.new_empty((sizes.num_heads, part.num_rows), dtype=torch.float32)
+    expanded_native(query[part.rows], cached, kv_up, *starts, values, part_lse, scale, part.causal)
+    _place(part.rows, part.num_rows, values, part_lse, out, lse)
 
 
 def _place(

@@ -116,4 +116,47 @@ def absorbed_native(
     native.load().attend(native.CALL.pack(*addresses, *strides, *sizes, *types, *rules, scale, 0.0, kv_scale, kv_scale))
 
 
+def expanded_native(
+    query: Tensor,  # [T, H, N + P]
+    latents: Tensor,  # [S, R + P], of the query's dtype
+    kv_up: Tensor,  # [H, N + V, R]
+    query_start_loc: Tensor,  # int32 [B + 1]
+    kv_start_loc: Tensor,  # int32 [B + 1]
+    out: Tensor,  # [T, H, V]
+    lse: Tensor | None,  # float32 [H, T]
+    scale: float,
+    causal: bool | Tensor,
+) -> None:
+    """Ordinary attention in C++ whose keys and values are made from the latents (csrc/mla_expand.h)."""
+    kv_up = kv_up if kv_up.stride(2) == 1 else kv_up.contiguous()
+    rank, heads, width = kv_up.shape[2], query.shape[1], query.shape[2]
+    nope = width - (latents.shape[1] - rank)
+    addresses = (
+        query.data_ptr(),
+        latents.data_ptr(),
+        latents.data_ptr(),
+        out.data_ptr(),
+        0 if lse is None else lse.data_ptr(),
+        query_start_loc.data_ptr(),
+        kv_start_loc.data_ptr(),
+        *(0, 0, 0, 0),
+        causal.data_ptr() if isinstance(causal, Tensor) else 0,
+        0,
+    )
+    strides = (
+        *query.stride()[:2],
+        *(0, 0, latents.stride(0)),
+        *(0, 0, latents.stride(0)),
+        *out.stride()[:2],
+        *(0 if lse is None else lse.stride(0), 0, 0),
+    )
+    sizes = (kv_start_loc.shape[0] - 1, heads, heads, width, out.shape[2], 0)
+    types = (native.TYPES[query.dtype], native.TYPES[latents.dtype])
+    rules = (1 if isinstance(causal, Tensor) else causal, 0, 0, torch.get_num_threads())
+    up = (kv_up.data_ptr(), *kv_up.stride()[:2], rank, nope)
+    native.load().attend(
+        native.EXPANDED_CALL.pack(*addresses, *strides, *sizes, *types, *rules, scale, 0.0, 1.0, 1.0, *up)
+    )
+
+
 ABSORBED: dict[str, Absorbed] = {"native": absorbed_native, "torch": absorbed_torch}

@@ -20,6 +20,8 @@ EXPAND_COST = 0.75
 """A multiply-add of the expansion against one of attention: measured, see docs/decisions/0100."""
 TOKENS_AT_ONCE = 32768
 """Requests are expanded together up to so many keys; a longer one alone."""
+FUSED_ITEMS = 2
+"""Heads of requests a thread from which on none is divided by queries: each part would make the same keys again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class ExpandedPart:
     kv_start_loc: Tensor  # int32
     slots: Tensor  # int64: where the keys lie in the cache, request by request
     causal: bool | Tensor
+    fused: bool  # keys and values are made tile by tile where they are multiplied, by the native kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,10 @@ def divide(
         cache_shape=cache_shape,
         num_tokens=starts[-1],
         absorbed=part,
-        expanded=tuple(_expanded(each, starts, lens, block_table, cache_shape[1], causal) for each in batches),
+        expanded=tuple(
+            _expanded(each, starts, lens, block_table, cache_shape[1], causal, sizes.num_heads, kernel)
+            for each in batches
+        ),
     )
 
 
@@ -178,6 +184,8 @@ def _expanded(
     block_table: Tensor,
     block_size: int,
     causal: bool | Tensor,
+    num_heads: int,
+    kernel: str,
 ) -> ExpandedPart:
     query_start_loc, rows = _rows(requests, starts)
     kv_start_loc = torch.tensor([0, *itertools.accumulate(lens[i] for i in requests)], dtype=torch.int32)
@@ -187,7 +195,8 @@ def _expanded(
         blocks = block_table[i].long()[positions.div(block_size, rounding_mode="floor")]
         slots.append(blocks * block_size + positions.remainder(block_size))
     seen = causal[torch.tensor(requests)] if isinstance(causal, Tensor) else causal
-    return ExpandedPart(rows, int(query_start_loc[-1]), query_start_loc, kv_start_loc, torch.cat(slots), seen)
+    fused = kernel == "native" and len(requests) * num_heads >= FUSED_ITEMS * torch.get_num_threads()
+    return ExpandedPart(rows, int(query_start_loc[-1]), query_start_loc, kv_start_loc, torch.cat(slots), seen, fused)
 
 
 def _rows(requests: list[int], starts: list[int]) -> tuple[Tensor, Tensor | None]:

@@ -60,7 +60,8 @@ RANKS = [(512, 64), (256, 32), (128, 64), (384, 64), (96, 16), (33, 3), (8, 1), 
 @pytest.mark.parametrize(("rank", "rope"), RANKS)
 def test_every_rank(rank: int, rope: int, dtype: torch.dtype, kernel: str) -> None:
     batch = make([(1, 70), (4, 21), (19, 19)], heads=12, rank=rank, rope=rope, dtype=dtype, kernel=kernel)
-    check(batch, kernel, "absorbed")
+    for form in ("absorbed", "expanded"):
+        check(batch, kernel, form)
 
 
 @pytest.mark.parametrize("heads", [16, 32, 33, 128])
@@ -184,3 +185,26 @@ def test_a_batch_can_take_both_forms() -> None:
     assert plan.absorbed is not None
     assert plan.absorbed.seq_lens.tolist() == [33, 64, 50]
     assert [part.kv_start_loc.tolist() for part in plan.expanded] == [[0, 120, 230]]
+
+
+@pytest.mark.parametrize(
+    ("heads", "kernel_name", "fused"),
+    [
+        pytest.param(4, "native", True, id="two heads a thread: made tile by tile in the kernel"),
+        pytest.param(3, "native", False, id="fewer: heads are divided by queries, so keys are made once before"),
+        pytest.param(4, "torch", False, id="the torch kernel has none that makes them"),
+    ],
+)
+def test_where_keys_and_values_are_made(
+    heads: int, kernel_name: str, fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kernel_name == "native" and v1_cpu.which().name != "native":
+        pytest.skip("the native kernel is not built here")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    batch = make([(40, 100)], heads=heads)
+    plan = mla.make_mla_plan(
+        query_start_loc=batch.query_start_loc, seq_lens=batch.seq_lens, block_table=batch.block_table,
+        num_blocks=batch.kv_cache.shape[0], block_size=16, dtype=torch.float32, num_heads=heads, kv_lora_rank=32,
+        qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24, form="expanded", kernel=kernel_name,
+    )  # fmt: skip
+    assert [part.fused for part in plan.expanded] == [fused]

@@ -1,4 +1,4 @@
-"""Wrong native kernels for latents are caught: faults of mla.h and amx_mla.h, all in one library with small tiles.
+"""Wrong native kernels for latents are caught: faults of mla.h, amx_mla.h and mla_expand.h, all in one library with small tiles.
 
 Each is one text of the sources replaced by a wrong one, behind a number that the process sets; some case must notice.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ SMALL_TILES = [
     ("mla.h", "int64_t LATENT_ROWS = 128;", "int64_t LATENT_ROWS = 32;"),
     ("mla.h", "int64_t LATENT_FEW = 48;", "int64_t LATENT_FEW = 12;"),
     ("amx_mla.h", "int64_t LATENT_TILE = 128;", "int64_t LATENT_TILE = 64;"),
-    *(change for change in mutants.SMALL_TILES if change[0] == "schedule.cpp"),
+    *(change for change in mutants.SMALL_TILES if change[0] in ("schedule.cpp", "packed.h")),
 ]
 SITES = [
     Site(
@@ -93,6 +94,30 @@ SITES = [
         {"all queries leave their part in one place": "part.partial_row += 0;"},
     ),
     Site("mla.h", "Order<T>::paired", {"order of widened elements forgotten": "false"}),
+    Site(
+        "mla_expand.h",
+        "(const T*)c.up + head * c.up_head",
+        {"up-projection of the first head for all": "(const T*)c.up"},
+    ),
+    Site(
+        "mla_expand.h",
+        "smaller(column + i, c.nope + c.head_size_v - 1)",
+        {"up-projection of the next row": "smaller(column + i + 1, c.nope + c.head_size_v - 1)"},
+    ),
+    Site("mla_expand.h", "request.kv_start * call.key_token", {"latents of the first request for all": "0"}),
+    Site("mla_expand.h", "latents + first * c.key_token", {"latents of the first keys for all": "latents"}),
+    Site(
+        "mla_expand.h",
+        "latents + (begin + j + i) * c.key_token + c.rank",
+        {"rope key of the first key for all": "latents + c.rank"},
+    ),
+    Site(
+        "mla_expand.h",
+        "made + (j + i) * shape.made * 4",
+        {"rows of all blocks in one place": "made + i * shape.made * 4"},
+    ),
+    Site("mla_expand.h", "products + i * shape.stride + c.nope", {"keys for values": "products + i * shape.stride"}),
+    Site("mla_expand.h", "to_element_order<T>(to, stride);", {"order of widened latents forgotten": "(void)0;"}),
     Site(
         "amx_mla.h",
         "larger(k.end - key, 0)",
@@ -209,12 +234,12 @@ def batch_of(name: str, dtype: torch.dtype) -> tuple[LatentBatch, tuple[Tensor, 
 
 def failed(isa: str) -> Iterator[str]:
     """The cases that the kernel fails, one by one."""
-    for dtype in DTYPES[isa]:
+    for dtype, form in itertools.product(DTYPES[isa], ("absorbed", "expanded")):
         for name in CASES:
             batch, wanted = batch_of(name, dtype)
             bound = 0.25 if name == "later keys weigh more" and dtype is torch.bfloat16 else None
             out, lse = mla.mla_attention(
-                batch.query, batch.kv_cache, batch.kv_up, **batch.tensors, return_lse=True, form="absorbed",
+                batch.query, batch.kv_cache, batch.kv_up, **batch.tensors, return_lse=True, form=form,
                 kernel="native",
             )  # fmt: skip
             try:
