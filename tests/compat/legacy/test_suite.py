@@ -164,6 +164,7 @@ def folder(declared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     (tmp_path / "broken.py").write_text(BROKEN)
     paths = [str(Path(p).resolve()) for p in sys.path if p]
     monkeypatch.setenv("PYTHONPATH", ":".join([str(tmp_path), str(declared), *paths]))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # small tensors: threads would wait for each other
     return tmp_path
 
 
