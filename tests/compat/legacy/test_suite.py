@@ -144,7 +144,7 @@ def run_suite(folder: Path, *options: str) -> tuple[int, str, list[str]]:
     command += ["--tb=no", "--pyargs", "v1_compat.suite", *options]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
-    return done.returncode, done.stdout + done.stderr, [line.split("::")[1].partition("[")[0] for line in lines]
+    return done.returncode, done.stdout + done.stderr, [re.split(r"[\[ ]", line.split("::")[1])[0] for line in lines]
 
 
 @pytest.fixture(scope="session")
