@@ -40,7 +40,7 @@ def test_installing_twice_is_once(vllm: Path) -> None:
 @pytest.mark.filterwarnings("ignore::v1_compat.LegacyWarning")
 def test_a_module_is_hooked_once() -> None:
     module: Any = ModuleType("vllm.lake")
-    server: Any = SimpleNamespace(take=lambda module, name: f"{module}.{name}")
+    server: Any = SimpleNamespace(take=lambda module, name: f"{module}.{name}", folder="")
     undo = hook(module, server)
     assert undo is not None and module.depth == "vllm.lake.depth"
     assert hook(module, server) is None
