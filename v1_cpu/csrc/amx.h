@@ -23,54 +23,70 @@ struct TileScope {  // tiles are configured while one lives
   ~TileScope() { _tile_release(); }
 };
 
+// A store waits for its accumulator's last product, and its sixteen rows fill the queue that the next loads need: the accumulators of
+// a block are therefore stored among the first products of the next. Macros, as a tile's number is part of the instruction.
+#define STORE_BLOCK(tile) \
+  if (done && (tile < 2 || done_two)) _tile_stored(tile, done + tile / 2 * 16 * ldc + tile % 2 * 16, ldc * 4)
+#define BEGIN_BLOCK(tile) \
+  if (accumulate) _tile_loadd(tile, c0 + tile / 2 * 16 * ldc + tile % 2 * 16, ldc * 4); \
+  else _tile_zero(tile)
+
 template <>
 inline void gemm<PairWords>(const float* a, int64_t lda, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
                             int64_t ldc, int64_t columns, bool accumulate) {
   constexpr int64_t panel_bytes = PANEL * 4;
+  float* done = nullptr;  // the block whose accumulators are still to be stored
+  bool done_two = false;
   for (int64_t column = 0; column < columns; column += 32) {
     const float* panel = b + column / PANEL * panel_words * PANEL + column % PANEL;
     for (int64_t r = 0; r < rows; r += 32) {
       const bool two = rows - r > 16;
-      const float* a0 = a + r * lda;
+      const float *a0 = a + r * lda, *a1 = a0 + 16 * lda;
       float* c0 = c + r * ldc + column;
-      if (accumulate) {
-        _tile_loadd(0, c0, ldc * 4);
-        _tile_loadd(1, c0 + 16, ldc * 4);
-        if (two) {
-          _tile_loadd(2, c0 + 16 * ldc, ldc * 4);
-          _tile_loadd(3, c0 + 16 * ldc + 16, ldc * 4);
-        }
-      } else {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-      }
-      if (two)
-        for (int64_t k = 0; k < words; k += 16) {
+      _tile_loadd(4, a0, lda * 4);
+      _tile_loadd(6, panel, panel_bytes);
+      STORE_BLOCK(0);
+      BEGIN_BLOCK(0);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(7, panel + 16, panel_bytes);
+      STORE_BLOCK(1);
+      BEGIN_BLOCK(1);
+      _tile_dpbf16ps(1, 4, 7);
+      STORE_BLOCK(2);
+      STORE_BLOCK(3);
+      if (two) {
+        _tile_loadd(5, a1, lda * 4);
+        BEGIN_BLOCK(2);
+        _tile_dpbf16ps(2, 5, 6);
+        BEGIN_BLOCK(3);
+        _tile_dpbf16ps(3, 5, 7);
+        for (int64_t k = 16; k < words; k += 16) {
           _tile_loadd(4, a0 + k, lda * 4);
           _tile_loadd(6, panel + k * PANEL, panel_bytes);
           _tile_loadd(7, panel + k * PANEL + 16, panel_bytes);
-          _tile_loadd(5, a0 + 16 * lda + k, lda * 4);
+          _tile_loadd(5, a1 + k, lda * 4);
           _tile_dpbf16ps(0, 4, 6);
           _tile_dpbf16ps(1, 4, 7);
           _tile_dpbf16ps(2, 5, 6);
           _tile_dpbf16ps(3, 5, 7);
         }
-      else
-        for (int64_t k = 0; k < words; k += 16) {
+      } else {
+        for (int64_t k = 16; k < words; k += 16) {
           _tile_loadd(4, a0 + k, lda * 4);
           _tile_loadd(6, panel + k * PANEL, panel_bytes);
           _tile_loadd(7, panel + k * PANEL + 16, panel_bytes);
           _tile_dpbf16ps(0, 4, 6);
           _tile_dpbf16ps(1, 4, 7);
         }
-      _tile_stored(0, c0, ldc * 4);
-      _tile_stored(1, c0 + 16, ldc * 4);
-      if (two) {
-        _tile_stored(2, c0 + 16 * ldc, ldc * 4);
-        _tile_stored(3, c0 + 16 * ldc + 16, ldc * 4);
       }
+      done = c0;
+      done_two = two;
     }
   }
+  STORE_BLOCK(0);
+  STORE_BLOCK(1);
+  STORE_BLOCK(2);
+  STORE_BLOCK(3);
 }
+#undef STORE_BLOCK
+#undef BEGIN_BLOCK

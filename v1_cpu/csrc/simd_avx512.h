@@ -48,15 +48,6 @@ static inline V vquads(const V* a) {
   const V u = vadd(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));
   return vadd(unpack_low(t, u), unpack_high(t, u));
 }
-static inline V vround(V x, V& shifted) {
-  const V magic = vset(12582912.0f);
-  shifted = vadd(x, magic);
-  return vsub(shifted, magic);
-}
-static inline V vscale2(V p, V, V shifted) {
-  const __m512i power = _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(shifted), 23), _mm512_set1_epi32(127 << 23));
-  return vmul(p, _mm512_castsi512_ps(power));
-}
 static inline void interleave(V& a, V& b) {
   const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));

@@ -11,16 +11,26 @@ static inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static inline int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 // 2^x for x <= 127; 0 from -127 on, NaN stays NaN. Relative error 1e-7 (minimax polynomial of degree 5 on [-1/2, 1/2]).
-static inline V vexp2(V x) {
-  V shifted;
-  x = vmax(vset(-127.0f), x);
-  const V n = vround(x, shifted), f = vsub(x, n);
+static inline V exp2_fraction(V f) {
   V p = vfma(vset(0.001327647129073739f), f, vset(0.009675540961325169f));
   p = vfma(p, f, vset(0.05550713092088699f));
   p = vfma(p, f, vset(0.24022120237350464f));
   p = vfma(p, f, vset(0.6931469440460205f));
-  return vscale2(vfma(p, f, vset(1.0f)), n, shifted);
+  return vfma(p, f, vset(1.0f));
 }
+#ifdef __AVX512F__
+static inline V vexp2(V x) {  // one instruction each for the fraction and for scaling, which also takes -inf to 0
+  const V f = _mm512_reduce_ps(x, 8);
+  return _mm512_scalef_ps(exp2_fraction(f), vsub(x, f));
+}
+#else
+static inline V vexp2(V x) {
+  V shifted;
+  x = vmax(vset(-127.0f), x);
+  const V n = vround(x, shifted), f = vsub(x, n);
+  return vscale2(exp2_fraction(f), n, shifted);
+}
+#endif
 // The same with degree 3, relative error 7.5e-5: for probabilities that are rounded to bf16 (error 2e-3) next.
 #ifdef __AVX512F__
 static inline V vexp2_coarse(V x) {  // on [0, 1): one instruction each for the fraction and for scaling, which also takes -inf to 0
@@ -44,11 +54,10 @@ static inline float exp2_of(float x) {
   vstore(lanes, vexp2(vset(x)));
   return lanes[0];
 }
-// tanh(x) = 1 - 2 / (1 + e^2x); its absolute error of 1e-7 is what a logit of size `cap` can bear.
-static inline V vtanh(V x) {
-  const V bounded = vmin(vset(15.0f), vmax(vset(-15.0f), x));
-  const V e = vexp2(vmul(bounded, vset(2 * LOG2E)));
-  return vsub(vset(1.0f), vmul(vset(2.0f), vinverse(vadd(vset(1.0f), e))));
+// cap * tanh(x / (2 log2 e)) = cap - 2 cap / (1 + 2^x), with an absolute error of 1e-7 caps.
+static inline V capped(V x, V cap, V minus_two_caps) {
+  const V e = vexp2(vmin(vset(43.0f), x));
+  return vfma(minus_two_caps, vinverse(vadd(vset(1.0f), e)), cap);
 }
 
 struct Request {
@@ -101,20 +110,23 @@ static inline Logits logits_of(const Call& c) {
   return l;
 }
 // Scale, soft cap and ALiBi for `n` scores (a multiple of W) of keys from `key` on, seen from position `p`.
-template <bool CAP> static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
-  const V scale = vset(CAP ? l.scale / l.cap : l.scale * LOG2E), cap = vset(l.cap * LOG2E);
-  const V slope2 = vset(slope * LOG2E);
+template <bool CAP, bool ALIBI>
+static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
+  const V scale = vset(CAP ? l.scale / l.cap * 2 * LOG2E : l.scale * LOG2E), cap = vset(l.cap * LOG2E);
+  const V minus_two_caps = vset(l.cap * LOG2E * -2), slope2 = vset(slope * LOG2E);
   V distance = vadd(viota(), vset(float(key - p)));
   for (int64_t j = 0; j < n; j += W) {
     V x = vmul(vload(s + j), scale);
-    if (CAP) x = vmul(vtanh(x), cap);
-    vstore(s + j, vfma(slope2, distance, x));
-    distance = vadd(distance, vset(float(W)));
+    if (CAP) x = capped(x, cap, minus_two_caps);
+    if (ALIBI) x = vfma(slope2, distance, x);
+    vstore(s + j, x);
+    if (ALIBI) distance = vadd(distance, vset(float(W)));
   }
 }
 static inline void finish_logits(const Logits& l, float* s, int64_t n, int64_t key, int64_t p, float slope) {
-  if (l.cap != 0) finish_logits<true>(l, s, n, key, p, slope);
-  else finish_logits<false>(l, s, n, key, p, slope);
+  if (l.cap != 0 && slope != 0) finish_logits<true, true>(l, s, n, key, p, slope);
+  else if (l.cap != 0) finish_logits<true, false>(l, s, n, key, p, slope);
+  else finish_logits<false, true>(l, s, n, key, p, slope);
 }
 // -inf for scores [0, n) of keys from `key` on that lie outside of `k`, and for the tree's.
 static inline void mask_scores(const Call& c, const Request& r, float* s, int64_t n, int64_t key, Keys k, int64_t i) {
