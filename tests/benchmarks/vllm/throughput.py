@@ -40,7 +40,7 @@ WORKLOADS = {
 SIDES = {"v1_cpu": "strict", "vllm": "0"}
 MODES: dict[str, dict[str, str]] = {
     "amx": {},
-    "avx512": {"V1_CPU_ISA": "avx512_bf16", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "WITHOUT_AMX": "1"},
+    "avx512": {"V1_CPU_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "WITHOUT_AMX": "1"},
     "float32": {"DTYPE": "float32"},
 }
 """The environment of both sides' processes."""
