@@ -222,6 +222,20 @@ def test_padding_and_strides() -> None:
     assert bool(flat.ne(0).any())
 
 
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        pytest.param(lambda slots: slots.int(), TypeError, id="slots of another dtype"),
+        pytest.param(lambda slots: slots.repeat_interleave(2)[::2], ValueError, id="slots that lie apart"),
+    ],
+)
+def test_slots_are_refused_when_bound_too(spoil: Any, error: type[Exception]) -> None:
+    layer, cache = ready()
+    _, key, value = tensors(7, torch.float32)
+    with pytest.raises(error, match="slot_mapping"):
+        layer.do_kv_cache_update(LAYER, key, value, cache, spoil(batch_of([7], [7])[1]))
+
+
 def test_quantised_outputs_are_refused_when_bound_too() -> None:
     layer, cache = ready()
     query = torch.zeros(7, HEADS, SIZE)
