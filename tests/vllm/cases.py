@@ -40,6 +40,7 @@ def short(model: str, *, lengths: tuple[int, ...] = (300, 1, 7, 40, 129, 33), **
 WHISPER = {"lengths": (400, *range(1, 280, 9)), "sounds": True, "llm": {"max_model_len": 448}}
 BERT = {"task": "embed", "llm": {"runner": "pooling", "max_num_batched_tokens": 8192}}
 PREFIX = "grouped heads, chunked prefill, and a second round from the prefix cache"
+LORA = {"enable_lora": True, "max_lora_rank": 8}
 SAME = {
     PREFIX: job("llama", rounds=2),
     "a window on every layer": job("mistral"),
@@ -53,7 +54,7 @@ SAME = {
     "cross-attention": job("whisper", **WHISPER),
     "an encoder-only model's embeddings": job("bert", **BERT),
     "blocks of 128": job("llama", llm={"block_size": 128}),
-    "a LoRA adapter": job("llama", lora="lora", llm={"enable_lora": True, "max_lora_rank": 8}),
+    "a LoRA adapter": job("llama", lora="lora", llm=LORA),
     # Last: it loads numba, after which vLLM 0.32.0 cannot start another engine in the same process.
     "n-gram speculation": job(
         "llama", llm={"speculative_config": {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}}
@@ -63,7 +64,7 @@ SAME = {
 NEAR = {
     name: {**same, "llm": {**same["llm"], "model": same["llm"]["model"] + "-mild", "dtype": "bfloat16"}}
     for name, same in SAME.items()
-    if name not in ("a LoRA adapter", "n-gram speculation")
+    if name != "n-gram speculation"
 }
 """The same with weights of a usual width in bfloat16: log probabilities within 3e-2."""
 BROKEN = {
@@ -75,10 +76,13 @@ BROKEN = {
 }
 """What of v1_cpu's is broken on purpose, the job that must notice, and the argument its kernel is called with."""
 LOSSY = {
-    "float16": short("llama", llm={"dtype": "float16"}),
-    "bfloat16": short("llama", llm={"dtype": "bfloat16"}),
-    "no float8 cache": job("llama-mild", llm={"dtype": "bfloat16"}),
-    "a float8 cache, e4m3": job("llama-mild", llm={"kv_cache_dtype": "fp8", "dtype": "bfloat16"}),
-    "a float8 cache, e5m2": job("llama-mild", llm={"kv_cache_dtype": "fp8_e5m2", "dtype": "bfloat16"}),
+    "float32": short("llama", prompt_logprobs=True),
+    "float16": short("llama", prompt_logprobs=True, llm={"dtype": "float16"}),
+    "bfloat16": short("llama", prompt_logprobs=True, llm={"dtype": "bfloat16"}),
+    "LoRA, float32": job("llama-mild", lora="lora", llm=LORA),
+    "LoRA, bfloat16": job("llama-mild", lora="lora", llm={**LORA, "dtype": "bfloat16"}),
+    "no float8 cache": job("llama-mild", prompt_logprobs=True, llm={"dtype": "bfloat16"}),
+    "e4m3": job("llama-mild", prompt_logprobs=True, llm={"kv_cache_dtype": "fp8", "dtype": "bfloat16"}),
+    "e5m2": job("llama-mild", prompt_logprobs=True, llm={"kv_cache_dtype": "fp8_e5m2", "dtype": "bfloat16"}),
 }
-"""Where roundings differ: sharp models in few bits, and a cache of few bits."""
+"""Where both backends lose to few bits: sharp models, an adapter, and a cache of float8, each beside what loses less."""

@@ -2,7 +2,7 @@
 
 A job is `{"llm": arguments of LLM, "batches": lists of prompts, "max_tokens": n}`, or has `"task": "embed"`. A prompt is
 a list of token ids. Each batch is sent when the one before has been answered. With `"sounds": true` every prompt comes
-with a sound of its own. `"broken": {argument: value}` breaks v1_cpu on purpose: its kernels are called with that
+with a sound of its own. With `"prompt_logprobs": true` an answer has the log probability of each prompt token, too. `"broken": {argument: value}` breaks v1_cpu on purpose: its kernels are called with that
 argument instead. A job that fails is `{"error": text}`.
 """
 
@@ -63,16 +63,21 @@ def ask(llm: Any, job: dict[str, Any]) -> dict[str, Any]:
             "embeddings": [out.outputs.embedding for batch in batches for out in llm.embed(batch, use_tqdm=False)],
         }
     params = SamplingParams(
-        temperature=0.0, max_tokens=job["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2
+        temperature=0.0,
+        max_tokens=job["max_tokens"],
+        ignore_eos=True,
+        detokenize=False,
+        logprobs=2,
+        prompt_logprobs=0 if job.get("prompt_logprobs") else None,
     )
     lora = LoRARequest("lora", 1, job["lora"]) if "lora" in job else None
     answers = []
     for batch in batches:
         for out in llm.generate(batch, params, use_tqdm=False, lora_request=lora):
             best = [sorted((p.logprob for p in step.values()), reverse=True)[:2] for step in out.outputs[0].logprobs]
-            answers.append(
-                {"tokens": list(out.outputs[0].token_ids), "logprobs": best, "cached": out.num_cached_tokens}
-            )
+            told = [token.logprob for step in out.prompt_logprobs or [] if step for token in step.values()]
+            tokens = list(out.outputs[0].token_ids)
+            answers.append({"tokens": tokens, "logprobs": best, "cached": out.num_cached_tokens, "prompt": told})
     return {"answers": answers}
 
 

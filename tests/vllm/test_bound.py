@@ -154,6 +154,23 @@ def test_cross_attention_sees_all_of_the_other_sequence() -> None:
     assert layer._bound is not None
 
 
+def test_layers_of_one_batch_with_and_without_a_window() -> None:
+    """The division of work that is made for a window leaves keys out: it must not serve the layer that sees all."""
+    cache = torch.randn(BLOCKS, KV_HEADS, BLOCK, 2 * SIZE)
+    layers = [Apart(HEADS, SIZE, 0.3, KV_HEADS, sliding_window=window) for window in (2, None)]
+    for layer in layers:
+        ready(layer)
+    long, query = TorchSDPABackendImpl(HEADS, SIZE, 0.3, KV_HEADS), torch.randn(1, HEADS, SIZE)
+    want, got = (torch.zeros(1, HEADS, SIZE) for _ in range(2))
+    long.forward(LAYER, query, None, None, cache, batch_of([1], [BLOCK * 2])[0], want)
+    for turn in range(2):  # bound to this cache by the first
+        metadata = batch_of([1], [BLOCK * 2])[0]
+        for layer in layers:
+            layer.forward(LAYER, query, None, None, cache, metadata, got)
+        assert turn == 0 or len(metadata.bound) == 2
+        assert torch.equal(got, want)
+
+
 def test_a_layer_that_shares_a_cache_writes_none() -> None:
     layer, cache = ready(Apart(HEADS, SIZE, 0.3, KV_HEADS, kv_sharing_target_layer_name="other"))
     before = cache.clone()
@@ -203,6 +220,20 @@ def test_padding_and_strides() -> None:
     flat = torch.zeros(7, HEADS * SIZE)
     assert layer.forward(LAYER, torch.ones(7, HEADS * SIZE), None, None, cache, metadata, flat) is flat
     assert bool(flat.ne(0).any())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        pytest.param(lambda slots: slots.int(), TypeError, id="slots of another dtype"),
+        pytest.param(lambda slots: slots.repeat_interleave(2)[::2], ValueError, id="slots that lie apart"),
+    ],
+)
+def test_slots_are_refused_when_bound_too(spoil: Any, error: type[Exception]) -> None:
+    layer, cache = ready()
+    _, key, value = tensors(7, torch.float32)
+    with pytest.raises(error, match="slot_mapping"):
+        layer.do_kv_cache_update(LAYER, key, value, cache, spoil(batch_of([7], [7])[1]))
 
 
 def test_quantised_outputs_are_refused_when_bound_too() -> None:

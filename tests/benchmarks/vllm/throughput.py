@@ -40,7 +40,7 @@ WORKLOADS = {
 SIDES = {"v1_cpu": "strict", "vllm": "0"}
 MODES: dict[str, dict[str, str]] = {
     "amx": {},
-    "avx512": {"V1_CPU_ISA": "avx512_bf16", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "WITHOUT_AMX": "1"},
+    "avx512": {"V1_CPU_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "WITHOUT_AMX": "1"},
     "float32": {"DTYPE": "float32"},
 }
 """The environment of both sides' processes."""
@@ -198,8 +198,8 @@ def main() -> None:
                     order = sides if number % 2 == 0 else sides[::-1]
                     runs[-1][name] = {side.name: side.seconds(name) for side in order}
                     print(name, {k: round(v, 3) for k, v in runs[-1][name].items()}, flush=True)
-    table = figures(runs)
-    out.write_text(json.dumps({"mode": mode, "figures": table, "runs": runs}, indent=2) + "\n")
+                table = figures(runs)
+                out.write_text(json.dumps({"mode": mode, "figures": table, "runs": runs}, indent=2) + "\n")
     for name, row in table.items():
         print(f"{name:<24}", row)
 
