@@ -13,7 +13,9 @@ from v1_migrate.engine.tree import Tree
     [
         pytest.param(["__init__.py", "envs.py", "engine/__init__.py"], "vllm.envs", True, True, id="the package"),
         pytest.param(["__init__.py", "worker/__init__.py", "envs.py"], "vllm.envs", True, False, id="a part, vendored"),
-        pytest.param(["__init__.py", "platform.py"], "another.vllm.platform", False, False, id="a plugin's, copied out"),
+        pytest.param(
+            ["__init__.py", "platform.py"], "another.vllm.platform", False, False, id="a plugin's, copied out"
+        ),
         pytest.param(["runner.py"], "runner", False, False, id="no package at all"),
     ],
 )
