@@ -5,5 +5,6 @@
 struct KernelChoice {
   const KernelTable* table;
   bool (*usable)();
+  bool (*worthwhile)() = nullptr;  // where usable is not enough to be chosen unasked
 };
 extern const KernelChoice kernel_tables[];  // best first, ended by a null table

@@ -64,7 +64,9 @@ V1_EXPORT int64_t v1_abi_version() { return V1_ABI_VERSION; }
 V1_EXPORT const char* v1_select(const char* name) {
   for (int i = 0; kernel_tables[i].table; i++) {
     const KernelTable* table = kernel_tables[i].table;
-    if ((!name || std::strcmp(name, table->name) == 0) && kernel_tables[i].usable()) {
+    const auto worthwhile = kernel_tables[i].worthwhile;
+    const bool asked = name ? std::strcmp(name, table->name) == 0 : !worthwhile || worthwhile();
+    if (asked && kernel_tables[i].usable()) {
       chosen = table;
       return table->name;
     }

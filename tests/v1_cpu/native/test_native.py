@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -176,9 +177,29 @@ def test_amx_that_computes_wrongly_is_not_taken(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("V1_CPU_ISA", raising=False)
     monkeypatch.setattr(native, "_amx_agrees", lambda library: False)
     try:
-        assert native.load.__wrapped__().isa == "avx512_bf16"
+        assert native.load.__wrapped__().isa == "avx512"
     finally:
         monkeypatch.undo()
         native.load.__wrapped__()  # the library's choice is the process's
     assert native._amx_agrees(native._open())
     native.load.__wrapped__()
+
+
+SMALL_SIGNAL_STACK = """
+import ctypes
+
+class Stack(ctypes.Structure):
+    _fields_ = [("memory", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+memory = ctypes.create_string_buffer(8192)  # a signal frame with tiles in it takes more: Linux refuses AMX
+assert ctypes.CDLL(None).sigaltstack(ctypes.byref(Stack(ctypes.addressof(memory), 0, len(memory))), None) == 0
+"""
+
+
+def test_without_amx_slow_dot_products_are_not_chosen_unasked() -> None:
+    """Intel's bf16 dot products are slower than its float32 multiply-adds; AMD's are faster."""
+    if not native.instruction_sets().get("avx512_bf16"):
+        pytest.skip("this CPU has no AVX-512-BF16")
+    done = child(SMALL_SIGNAL_STACK + "import v1_cpu\nprint(v1_cpu.which().isa)", V1_CPU_KERNEL="native")
+    intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
+    assert done.stdout.strip() == ("avx512" if intel else "avx512_bf16"), done.stderr[-2000:]
