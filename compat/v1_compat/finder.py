@@ -67,10 +67,12 @@ class Finder(MetaPathFinder):
         """A stand-in, if an older release has the module and whoever asks is served by one."""
         from .place import imported_by_vllm, request_for
 
-        if imported_by_vllm(server.folder) or not server.stands_in(fullname):
+        if imported_by_vllm(server.folder):
             return None
         request = request_for(fullname, server.folder)
         if request.probing or (request.by_vllm and request.statement) or (request.guarded and not request.by_us):
+            return None
+        if not server.stands_in(fullname):  # last: it reads the index
             return None
         if fullname == ROOT and request.last and not any(server.stands_in(f"{ROOT}.{name}") for name in request.names):
             return None  # whether vLLM is there is asked, or it is wanted itself

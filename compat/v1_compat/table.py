@@ -164,8 +164,6 @@ class Table:
     def _not_at_run_time(self, dotted: str) -> Legacy | None:
         """A name that the module imports for type checkers, or on other machines, only: who asks for it misses it."""
         index = self.index
-        if index.runtime(dotted, self.release):
-            return None
         found = index.resolve(dotted, self.release)
         last = next((release for release in self.older if index.runtime(dotted, release)), "")
         if not last or not found.kind.startswith("reexport:") or found.canonical == dotted:
