@@ -35,7 +35,7 @@ class Face:
     legacy: Legacy
     target: type
     members: tuple[str, ...]  # of the V0 class
-    params: Callable[[str], Sequence[Param] | None]  # of a method of the V0 class
+    params: Callable[[str], Sequence[Param] | None]  # of a method of the V0 class; of "", its constructor
     say: Say
     adapted: bool  # a mixin takes V0's constructor arguments
 
@@ -57,11 +57,14 @@ class LegacyMeta(ABCMeta):
         if face is None or face.adapted:
             return super().__call__(*args, **kwargs)
         try:
-            inspect.signature(face.target).bind(*args, **kwargs)
+            signature = inspect.signature(face.target)
+            signature.bind(*args, **kwargs)
         except TypeError as error:
             raise LegacyContractError(f"{face.legacy.dotted}() is called: {error}. {face.legacy.words}") from None
         except ValueError:  # no signature to be had
-            pass
+            return face.target(*args, **kwargs)
+        if moved := _misplaced(face, signature, len(args)):
+            raise LegacyContractError(f"{face.legacy.dotted}() is called: {moved}. {face.legacy.words}")
         return face.target(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -91,6 +94,17 @@ class LegacyMeta(ABCMeta):
             delattr(face.target, name)
         else:
             setattr(face.target, name, original)
+
+
+def _misplaced(face: Face, signature: inspect.Signature, count: int) -> str:
+    """What the first of `count` positional arguments says that is another parameter of a successor of another name."""
+    if face.legacy.dotted.rpartition(".")[2] == face.target.__name__:
+        return ""
+    before = [param.name for param in face.params("") or ()]
+    for position, (old, new) in enumerate(zip(before[:count], signature.parameters, strict=False), 1):
+        if old != new:
+            return f"argument {position} was `{old}`, and is `{new}` of {face.target.__qualname__}"
+    return ""
 
 
 _replaced: dict[tuple[type, str], Any] = {}  # what stood in vLLM's classes before a face was patched

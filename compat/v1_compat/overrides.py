@@ -111,7 +111,7 @@ class _Adapter:
                 return method(**named)
             return self._served(self._select(method, named, owner), owner, args, kwargs)
 
-        return classmethod(functools.wraps(own.__get__(None, object))(call))
+        return classmethod(functools.wraps(getattr(own, "__func__", own))(call))
 
     def _select(self, method: Callable[..., Any], named: dict[str, Any], owner: type) -> Any:
         """V1's backend is asked for; where that is refused, V0's, which V1's engine can be given, too."""

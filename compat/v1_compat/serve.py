@@ -219,7 +219,7 @@ class Server:
         return ((getattr(ours, name),) if name in getattr(ours, "__all__", ()) else None), None
 
     def _params_of(self, legacy: Legacy) -> Any:
-        return lambda method: self.table.params(f"{legacy.dotted}.{method}", legacy.last)
+        return lambda method: self.table.params(f"{legacy.dotted}.{method}".rstrip("."), legacy.last)
 
     def _sayer(self, legacy: Legacy, rule: str) -> stubs.Say:
         def say(how: str) -> None:

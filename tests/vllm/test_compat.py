@@ -141,3 +141,20 @@ def test_vllm_alone_does_not_make_the_shim_read_its_index(child_env: dict[str, s
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_arguments_that_would_become_others_are_refused(child_env: dict[str, str]) -> None:
+    """The successor takes as many arguments, and takes them for something else."""
+    code = (
+        "import v1_compat; v1_compat.install()\n"
+        "from vllm.sequence import SequenceGroupMetadata\n"
+        "try:\n"
+        "    SequenceGroupMetadata('r', True, {}, None, {}, False, None, None)\n"
+        "except v1_compat.LegacyContractError as error:\n"
+        "    print(error)\n"
+    )
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=True
+    )
+    assert "argument 1 was `request_id`, and is `req_id` of NewRequestData" in done.stdout
