@@ -127,34 +127,34 @@ def test_vllms_selector_gets_the_plugins_backend(steps: dict[str, Any]) -> None:
     assert "AttentionBackend" in bases and "V1CPUBackend" in bases
 
 
+def _under_the_shim(code: str, child_env: dict[str, str]) -> str:
+    """What a process prints that installs the shim and runs `code`."""
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    start = f"import v1_compat; v1_compat.install()\n{code}"
+    return subprocess.run(
+        [sys.executable, "-c", start], env=env, capture_output=True, text=True, timeout=300, check=True
+    ).stdout
+
+
 def test_vllm_alone_does_not_make_the_shim_read_its_index(child_env: dict[str, str]) -> None:
     """What it costs a program without legacy names is kept small by this: vLLM asks for much that it lacks."""
     code = (
-        "import v1_compat; v1_compat.install()\n"
         "import sys, vllm, vllm._custom_ops\n"
         "from vllm import LLM, SamplingParams\n"
         "from vllm.v1.worker import cpu_worker\n"
         "print([name for name in sys.modules if name.startswith('v1_migrate')])\n"
     )
-    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert _under_the_shim(code, child_env).splitlines()[-1] == "[]"
 
 
 def test_arguments_that_would_become_others_are_refused(child_env: dict[str, str]) -> None:
     """The successor takes as many arguments, and takes them for something else."""
     code = (
-        "import v1_compat; v1_compat.install()\n"
         "from vllm.sequence import SequenceGroupMetadata\n"
         "try:\n"
         "    SequenceGroupMetadata('r', True, {}, None, {}, False, None, None)\n"
         "except v1_compat.LegacyContractError as error:\n"
         "    print(error)\n"
     )
-    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300, check=True
-    )
-    assert "argument 1 was `request_id`, and is `req_id` of NewRequestData" in done.stdout
+    said = _under_the_shim(code, child_env)
+    assert "argument 1 was `request_id`, and is `req_id` of NewRequestData" in said
