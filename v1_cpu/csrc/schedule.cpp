@@ -5,6 +5,7 @@
 // without a window (or with another) still covers every key. Items are ordered by falling cost; threads take them one by one.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "schedule.h"
@@ -16,6 +17,8 @@ constexpr double ITEM_COST = 0.3;            // microseconds: the fixed part of 
 constexpr double BYTE_COST = 1.0 / 15e3;     // microseconds: one byte of keys and values from memory
 constexpr double PRODUCT_COST = 1.0 / 80e3;  // microseconds: one multiply-add
 constexpr double SMALL = 8.0;                // microseconds of work below which a second thread does not pay
+constexpr double UNEVEN = 1.05;              // of the mean: the most that a thread may have for work to stay undivided
+constexpr int64_t FEW = 16;                  // items for a thread; with more, dividing is rare
 constexpr int64_t QUERY_STEP = 64, KEY_STEP = 256;
 
 struct Costed { Item item; double cost; };
@@ -24,7 +27,7 @@ struct Planner {
   const Call& c;
   std::vector<Costed> items;
   std::vector<Group> groups;
-  int64_t partial_rows = 0;
+  int64_t partial_rows = 0, threads = 1;
   const int64_t group = c.num_heads / c.num_kv_heads;
 
   int64_t keys_seen(int64_t queries, int64_t kv_len) const {
@@ -46,10 +49,23 @@ struct Planner {
   int64_t query_len(int64_t b) const { return c.query_start_loc[b + 1] - c.query_start_loc[b]; }
   int64_t kv_len(int64_t b) const { return c.block_table ? c.kv_lens[b] : c.kv_lens[b + 1] - c.kv_lens[b]; }
 
+  // Whether whole requests, the largest first, each head to the thread that has least, come out even.
+  bool even(double total, int64_t threads) const {
+    std::vector<double> work;
+    for (int64_t b = 0; b < c.num_requests; b++)
+      if (query_len(b) > 0) work.insert(work.end(), size_t(c.num_kv_heads), range_cost(b, 0, query_len(b)));
+    std::sort(work.begin(), work.end(), std::greater<double>());
+    std::vector<double> loads(size_t(threads), 0.0);
+    for (const double w : work) *std::min_element(loads.begin(), loads.end()) += w;
+    return *std::max_element(loads.begin(), loads.end()) <= UNEVEN * total / double(threads);
+  }
+
   void add(int64_t b, int64_t begin, int64_t end, double limit) {
     const double work = range_cost(b, begin, end);
     const int64_t keys = kv_len(b);
-    int64_t parts = std::min<int64_t>(int64_t(work / limit + 0.99), keys_seen(end - begin, keys) / KEY_STEP);
+    int64_t parts = int64_t(work / limit + 0.99);
+    if (c.num_requests * c.num_kv_heads == 1) parts = std::max(parts / threads, int64_t(1)) * threads;  // the same for each
+    parts = std::min<int64_t>(parts, keys_seen(end - begin, keys) / KEY_STEP);
     if (parts < 2 || c.tree_mask) parts = 1;
     const int64_t first = keys - keys_seen(end - begin, keys), rows = (end - begin) * group;
     for (int64_t h = 0; h < c.num_kv_heads; h++) {
@@ -62,12 +78,12 @@ struct Planner {
       }
     }
   }
-  void add_request(int64_t b, double total, double threads) {
+  void add_request(int64_t b, double total) {
     const int64_t n = query_len(b);
     if (n <= 0) return;
-    const double limit = total / (4 * threads), whole = range_cost(b, 0, n);
+    const double limit = total / double(4 * threads), whole = range_cost(b, 0, n);
     const int64_t steps = (n + QUERY_STEP - 1) / QUERY_STEP, wanted = std::min<int64_t>(int64_t(whole / limit + 0.99), steps / 2);
-    if (wanted < 2) return add(b, 0, n, total / (2.5 * threads));
+    if (wanted < 2) return add(b, 0, n, total / (2.5 * double(threads)));
     double done = 0, per_part = 0;
     for (int64_t s = 0; s < steps; s++) per_part += range_cost(b, s * QUERY_STEP, std::min(n, (s + 1) * QUERY_STEP)) / double(wanted);
     int64_t begin = 0, part = 1;
@@ -92,8 +108,10 @@ std::vector<int64_t> make_schedule(const Call& c) {
   for (int64_t b = 0; b < c.num_requests; b++)
     if (planner.query_len(b) > 0) total += planner.range_cost(b, 0, planner.query_len(b)) * double(c.num_kv_heads);
   const int64_t threads = total < SMALL ? 1 : std::min<int64_t>(c.num_threads, 1 + int64_t(total / SMALL));
+  planner.threads = threads;
+  const bool whole = threads > 1 && c.num_requests * c.num_kv_heads <= FEW * threads && planner.even(total, threads);
   for (int64_t b = 0; b < c.num_requests; b++) {
-    if (threads > 1) planner.add_request(b, total, double(threads));
+    if (threads > 1 && !whole) planner.add_request(b, total);
     else if (planner.query_len(b) > 0) planner.add(b, 0, planner.query_len(b), 1e30);
   }
   if (threads > 1)

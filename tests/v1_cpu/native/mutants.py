@@ -38,6 +38,7 @@ SMALL_TILES = [
     ("packed.h", "smaller(budget / tile, ", "smaller(smaller(budget / tile, 2), "),
     ("direct.h", "int64_t DIRECT_TILE = 64;", "int64_t DIRECT_TILE = 16;"),
     ("schedule.cpp", "double SMALL = 8.0;", "double SMALL = 1e-3;"),
+    ("schedule.cpp", "double UNEVEN = 1.05;", "double UNEVEN = 0.0;"),
     ("schedule.cpp", "QUERY_STEP = 64, KEY_STEP = 256;", "QUERY_STEP = 8, KEY_STEP = 16;"),
 ]
 

@@ -110,6 +110,23 @@ def test_a_schedule_divides_what_is_large_and_leaves_small_work_on_one_thread(th
     assert queries["threads"] == 4 and queries["groups"] == 0 and queries["items"] >= 12
 
 
+@pytest.mark.parametrize(
+    ("lens", "kv_heads", "number", "items"),
+    [
+        pytest.param([(1, 4000)] * 2, 2, 4, 4, id="as many as threads, all alike: a head is an item"),
+        pytest.param([(1, 4000), (1, 1900), (1, 2000)], 1, 2, 3, id="two small ones beside a large one"),
+        pytest.param([(1, 4000)] * 3, 1, 2, 6, id="three alike on two threads are divided"),
+        pytest.param([(1, 8192)], 1, 2, 4, id="a lone head: as many parts for each thread"),
+        pytest.param([(1, 8192)], 1, 3, 6, id="a lone head on three threads"),
+    ],
+)
+def test_work_is_divided_where_it_would_come_out_uneven(
+    lens: list[tuple[int, int]], kv_heads: int, number: int, items: int, threads: Any
+) -> None:
+    threads(number)
+    assert header(plan_for(batch(lens, kv_heads=kv_heads)).schedule)["items"] == items
+
+
 def test_a_schedule_without_a_window_serves_a_layer_with_one(threads: Any) -> None:
     threads(2)
     call = batch([(1, 5000), (400, 800)])
