@@ -5,7 +5,6 @@
 // without a window (or with another) still covers every key. Items are ordered by falling cost; threads take them one by one.
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <vector>
 
 #include "schedule.h"
@@ -22,6 +21,7 @@ constexpr int64_t FEW = 16;                  // items for a thread; with more, d
 constexpr int64_t QUERY_STEP = 64, KEY_STEP = 256;
 
 struct Costed { Item item; double cost; };
+struct Load { double cost = 0; };  // in this namespace: a vector of plain numbers would be a symbol of the library
 
 struct Planner {
   const Call& c;
@@ -51,13 +51,13 @@ struct Planner {
 
   // Whether whole requests, the largest first, each head to the thread that has least, come out even.
   bool even(double total, int64_t threads) const {
-    std::vector<double> work;
+    std::vector<Load> work, loads(static_cast<size_t>(threads));
     for (int64_t b = 0; b < c.num_requests; b++)
-      if (query_len(b) > 0) work.insert(work.end(), size_t(c.num_kv_heads), range_cost(b, 0, query_len(b)));
-    std::sort(work.begin(), work.end(), std::greater<double>());
-    std::vector<double> loads(size_t(threads), 0.0);
-    for (const double w : work) *std::min_element(loads.begin(), loads.end()) += w;
-    return *std::max_element(loads.begin(), loads.end()) <= UNEVEN * total / double(threads);
+      if (query_len(b) > 0) work.insert(work.end(), size_t(c.num_kv_heads), Load{range_cost(b, 0, query_len(b))});
+    std::sort(work.begin(), work.end(), [](Load a, Load b) { return a.cost > b.cost; });
+    const auto less = [](Load a, Load b) { return a.cost < b.cost; };
+    for (const Load w : work) std::min_element(loads.begin(), loads.end(), less)->cost += w.cost;
+    return std::max_element(loads.begin(), loads.end(), less)->cost <= UNEVEN * total / double(threads);
   }
 
   void add(int64_t b, int64_t begin, int64_t end, double limit) {
