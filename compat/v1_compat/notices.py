@@ -32,6 +32,10 @@ class LegacyUseError(NotImplementedError):
     """A legacy object that has no working counterpart is called, made or read."""
 
 
+class LegacyMemberError(AttributeError):
+    """A method or attribute that one of vLLM's classes lost is read, and nothing stands for it."""
+
+
 class LegacyContractError(TypeError):
     """V0's way to call or to override something that vLLM has with another contract."""
 

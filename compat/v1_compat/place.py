@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 
-from .guards import ANY, ATTRIBUTE, IMPORT, guarded_lines, probes
+from .guards import ANY, ATTRIBUTE, IMPORT, TYPE, guarded_lines, named_in_text, probes
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -63,7 +63,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
     """What the stack says about the import of `fullname` that is going on."""
     asked, through_list, probing, as_attribute = fullname, False, False, False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename) and _decorated(frame) is None:
+    while frame is not None and is_machinery(frame.f_code.co_filename) and _decorated(frame) is None:
         code = frame.f_code
         if code.co_filename.startswith("<frozen importlib"):
             if code.co_name == "_handle_fromlist":
@@ -94,7 +94,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
 def imported_by_vllm(folder: str) -> bool:
     """An import statement of vLLM's own source asks. Cheap: most of what is asked is that, and nothing need be read."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename):
+    while frame is not None and is_machinery(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None or not _within(frame.f_code.co_filename, folder):
         return False
@@ -126,6 +126,23 @@ def unwanted(name: str, by_probing: bool = True) -> bool:
     return guarded(frame, IMPORT if as_import else ATTRIBUTE) or (by_probing and probed(frame, name))
 
 
+def unwanted_call() -> bool:
+    """The line that calls is ready for vLLM to refuse an argument."""
+    return guarded(_nearest_frame(), TYPE)
+
+
+def named_in_a_string(name: str) -> bool:
+    """The nearest line has the name as the literal of a getattr or hasattr."""
+    frame = _nearest_frame()
+    return frame is not None and (frame.f_lineno, name) in named_in_text(frame.f_code.co_filename)
+
+
+def asked_by(folder: str) -> bool:
+    """The nearest line is in this folder."""
+    frame = _nearest_frame()
+    return frame is not None and _within(frame.f_code.co_filename, folder)
+
+
 def asked_for_a_list() -> bool:
     """importlib asks whether a package has a name of a from-import; the import itself takes it next."""
     frame: FrameType | None = sys._getframe(1)
@@ -145,7 +162,7 @@ def guarded(frame: FrameType | None, errors: frozenset[str] = IMPORT) -> bool:
     outermost = True
     package = frame.f_globals.get("__name__", "").partition(".")[0] if frame is not None else ""
     while frame is not None:
-        if not _machinery(frame.f_code.co_filename):
+        if not is_machinery(frame.f_code.co_filename):
             if frame.f_globals.get("__name__", "").partition(".")[0] != package:
                 return False
             ranges = guarded_lines(frame.f_code.co_filename, errors if outermost else IMPORT, not outermost)
@@ -161,7 +178,7 @@ def guarded(frame: FrameType | None, errors: frozenset[str] = IMPORT) -> bool:
 def _nearest_frame() -> FrameType | None:
     """The innermost frame that is not machinery; None where that is a decorator of `mock`, which asks nothing."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename):
+    while frame is not None and is_machinery(frame.f_code.co_filename):
         if _decorated(frame) is not None:
             return None
         frame = frame.f_back
@@ -177,7 +194,7 @@ def _decorated(frame: FrameType) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
-def _machinery(filename: str) -> bool:
+def is_machinery(filename: str) -> bool:
     if filename.startswith(("<frozen ", _OURS)) or filename.endswith(_BETWEEN) or _runner(filename):
         return True
     return filename.startswith(_STDLIB) and "site-packages" not in filename and "dist-packages" not in filename
@@ -198,7 +215,7 @@ def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType
         decorated = _decorated(frame)
         if decorated is not None:
             return decorated
-        if not _machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
+        if not is_machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
             if not _within(filename, vllm_folder):
                 return frame
             fallback = fallback or frame
@@ -209,6 +226,24 @@ def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType
 def _import_statement(frame: FrameType) -> tuple[bool, tuple[str, ...]]:
     """Whether the frame stands at an import statement, and the names after its `import` if it is a from-import."""
     return _imports(frame.f_code).get(frame.f_lasti, (False, ()))
+
+
+def attribute_before() -> str:
+    """`b` where the nearest line is reading `a.b.c`, and has come to c."""
+    frame = _nearest_frame()
+    return _chains(frame.f_code).get(frame.f_lasti, "") if frame is not None else ""
+
+
+@lru_cache(maxsize=256)
+def _chains(code: CodeType) -> dict[int, str]:
+    found: dict[int, str] = {}
+    before = ""
+    for instruction in dis.get_instructions(code):
+        reads = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        if reads and before:
+            found[instruction.offset] = before
+        before = str(instruction.argval) if reads else ""
+    return found
 
 
 @lru_cache(maxsize=256)
