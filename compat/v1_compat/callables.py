@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import keywords
 from .keywords import Callee
+from .mode import Mode
+from .notices import LegacyUseError
 from .place import unwanted_call
 
 if TYPE_CHECKING:
@@ -99,11 +101,19 @@ def _taking(cls: type, name: str, function: Callable[..., Any], server: Server) 
 
 
 def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Keywords that vLLM takes, with a notice at the user's line; the same ones where nothing is known of a keyword."""
+    """Keywords that vLLM takes, with a notice at the user's line; the same ones where nothing is known of a keyword.
+
+    Raises LegacyUseError for a value that asks for what is gone.
+    """
     callee = Callee(cls.__name__ if name == _INIT else f"{cls.__name__}.{name}", _places(cls, name), takes)
     if kwargs.keys() <= set(takes):
         return kwargs
-    found = keywords.settle(server.table, callee, kwargs)
+    try:
+        found = keywords.settle(server.table, callee, kwargs)
+    except LegacyUseError as error:
+        if server.notices.mode is Mode.REPORT:
+            server.say(error.rule, callee.places[0], str(error), "")
+        raise
     if found is None:
         return kwargs
     server.say(found.rule, callee.places[0], found.text, found.since)

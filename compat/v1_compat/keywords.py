@@ -6,6 +6,7 @@ Which keywords went is the index's to say; what their values meant, the table's 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ RULE, NEEDS_V0 = "V1M112", "V1M204"  # the plan's: a keyword that went; one that
 _ENGINES = frozenset({"LLM", "EngineArgs", "AsyncEngineArgs"})
 _SCALARS = (bool, int, float, str, type(None))
 _AS_MUCH_AS = {"best_of": "n"}  # asks for nothing where it is as large as this one
+_ASKING = frozenset({"calculate_kv_scales", "device", "enable_prompt_adapter"})  # left out, something would be missing
 _WIDTH = 40
 
 
@@ -121,7 +123,7 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
     if as_much or _means_nothing(name, value):
         del kwargs[name]
         return _Deed(name, "")
-    if option is not None and option.action == "remove" and _configures(callee):
+    if option is not None and option.action == "remove" and name not in _ASKING and _configures(callee):
         del kwargs[name]
         return _Deed(name, f"`{name}={_shown(value)}`, which is left out: delete it", option.advice)
     words = advice(callee, name)
@@ -129,7 +131,9 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
         return None
     rule = NEEDS_V0 if _needs_v0(callee, name, value) else RULE
     refused = f"{callee.name}({name}={_shown(value)}): this vLLM does not take it"
-    raise LegacyUseError(f"{refused}. {words} [{rule}: v1-migrate explain {rule}]")
+    error = LegacyUseError(f"{refused}. {words} [{rule}: v1-migrate explain {rule}]")
+    error.rule = rule
+    raise error
 
 
 def _renamed(callee: Callee, name: str, value: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -166,9 +170,15 @@ def _means_nothing(name: str, value: Any) -> bool:
     from v1_migrate.engine.call_check import means_nothing
 
     if isinstance(value, _SCALARS):
-        return means_nothing(name, ast.Constant(value))
+        return means_nothing(name, ast.Constant(value)) or (name == "device" and value == _device())
     empty = isinstance(value, list | tuple | dict) and not value
     return empty and means_nothing(name, ast.Dict([], []) if isinstance(value, dict) else ast.List([]))
+
+
+def _device() -> str:
+    """The kind of device that vLLM has found."""
+    platform = getattr(sys.modules.get("vllm.platforms"), "current_platform", None)
+    return getattr(platform, "device_type", "")
 
 
 def _needs_v0(callee: Callee, name: str, value: Any) -> bool:

@@ -29,7 +29,9 @@ class LegacyWarning(FutureWarning):
 
 
 class LegacyUseError(NotImplementedError):
-    """A legacy object that has no working counterpart is called, made or read."""
+    """A legacy object that has no working counterpart is called, made or read; or an argument asks for what is gone."""
+
+    rule = ""  # "V1M204"
 
 
 class LegacyMemberError(AttributeError):

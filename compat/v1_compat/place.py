@@ -63,7 +63,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
     """What the stack says about the import of `fullname` that is going on."""
     asked, through_list, probing, as_attribute = fullname, False, False, False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_machinery(frame.f_code.co_filename) and _decorated(frame) is None:
+    while frame is not None and _machinery(frame.f_code.co_filename) and _decorated(frame) is None:
         code = frame.f_code
         if code.co_filename.startswith("<frozen importlib"):
             if code.co_name == "_handle_fromlist":
@@ -94,7 +94,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
 def imported_by_vllm(folder: str) -> bool:
     """An import statement of vLLM's own source asks. Cheap: most of what is asked is that, and nothing need be read."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_machinery(frame.f_code.co_filename):
+    while frame is not None and _machinery(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None or not _within(frame.f_code.co_filename, folder):
         return False
@@ -162,7 +162,7 @@ def guarded(frame: FrameType | None, errors: frozenset[str] = IMPORT) -> bool:
     outermost = True
     package = frame.f_globals.get("__name__", "").partition(".")[0] if frame is not None else ""
     while frame is not None:
-        if not is_machinery(frame.f_code.co_filename):
+        if not _machinery(frame.f_code.co_filename):
             if frame.f_globals.get("__name__", "").partition(".")[0] != package:
                 return False
             ranges = guarded_lines(frame.f_code.co_filename, errors if outermost else IMPORT, not outermost)
@@ -178,7 +178,7 @@ def guarded(frame: FrameType | None, errors: frozenset[str] = IMPORT) -> bool:
 def _nearest_frame() -> FrameType | None:
     """The innermost frame that is not machinery; None where that is a decorator of `mock`, which asks nothing."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_machinery(frame.f_code.co_filename):
+    while frame is not None and _machinery(frame.f_code.co_filename):
         if _decorated(frame) is not None:
             return None
         frame = frame.f_back
@@ -194,7 +194,7 @@ def _decorated(frame: FrameType) -> FunctionType | None:
     return found if isinstance(found, FunctionType) else None
 
 
-def is_machinery(filename: str) -> bool:
+def _machinery(filename: str) -> bool:
     if filename.startswith(("<frozen ", _OURS)) or filename.endswith(_BETWEEN) or _runner(filename):
         return True
     return filename.startswith(_STDLIB) and "site-packages" not in filename and "dist-packages" not in filename
@@ -215,7 +215,7 @@ def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType
         decorated = _decorated(frame)
         if decorated is not None:
             return decorated
-        if not is_machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
+        if not _machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
             if not _within(filename, vllm_folder):
                 return frame
             fallback = fallback or frame

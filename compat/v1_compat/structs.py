@@ -17,7 +17,7 @@ from typing import Any
 
 from . import current
 from .callables import settled
-from .place import is_machinery, unwanted_call
+from .place import unwanted_call
 
 STRUCTS: Mapping[str, tuple[str, frozenset[str]]] = {
     "SamplingParams": (
@@ -69,7 +69,7 @@ def for_user(name: str, found: Any, frame: FrameType | None) -> Any:
     if name not in STRUCTS or frame is None or type(found) in (type, ModuleType):
         return found
     code = frame.f_code
-    if is_machinery(code.co_filename) or frame.f_globals.get("__name__", "").partition(".")[0] == "vllm":
+    if frame.f_globals.get("__name__", "").partition(".")[0] == "vllm":
         return found
     if code.co_code[frame.f_lasti] not in _TAKES_A_NAME or not _may_need(code, name):
         return found

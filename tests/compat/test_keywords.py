@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,7 @@ def test_engine_arguments(vllm: Path, run: Run, call: str, fields: dict[str, Any
     ("call", "rule", "advice"),
     [
         pytest.param("EngineArgs(rope_theta=1e6)", "V1M112", "hf_overrides", id="what changes results"),
+        pytest.param("EngineArgs(device='cuda')", "V1M112", "install vLLM's build", id="another device"),
         pytest.param("EngineArgs(task='score')", "V1M112", "runner='pooling'", id="a value without translation"),
         pytest.param("EngineArgs(speculative_model='d')", "V1M204", "speculative_config", id="older than the index"),
         pytest.param(
@@ -106,9 +108,16 @@ def test_a_line_that_is_ready_for_a_refusal_gets_it(vllm: Path, run: Run) -> Non
     assert run.globals["made"] is None and not said  # type: ignore[attr-defined]
 
 
-def test_modes(vllm: Path, run: Run) -> None:
+def test_modes(vllm: Path, run: Run, tmp_path: Path) -> None:
     with pytest.raises(v1_compat.LegacyWarning, match="V1M112"):
         called(run, ARGS, "EngineArgs(swap_space=4)", "error")
+    v1_compat.uninstall()
+    with pytest.raises(v1_compat.LegacyUseError):
+        called(run, ARGS, "[EngineArgs(swap_space=4), EngineArgs(speculative_model='d')]", "report")
+    lines = [json.loads(line) for line in (tmp_path / "v1_compat_usage.jsonl").read_text().splitlines()]
+    assert [(x["rule"], x["name"], x["line"]) for x in lines] == [
+        (rule, "vllm.engine.arg_utils.EngineArgs", 2) for rule in ("V1M112", "V1M204")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +206,7 @@ class TestStructures:
             ("from vllm import SamplingParams; given = dict(n=2, best_of=2)", "SamplingParams(**given)"),
             (
                 "from vllm import SamplingParams",
-                "(lambda **given: SamplingParams(**given))(n=2, **{'best' + '_of': 1})",
+                "(lambda **given: SamplingParams(**given))(n=2, **{'_'.join(('best', 'of')): 1})",
             ),
             ("from vllm import SamplingParams", "SamplingParams.from_optional(n=2, best_of=2)"),
         ],
