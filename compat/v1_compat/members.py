@@ -50,9 +50,7 @@ def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
         return None
 
     def __getattr__(self: Any, attribute: str) -> Any:
-        failed = hasattr(type(self), attribute)  # a property of its own, whose error it is to raise again
-        plain = not attribute.startswith("_") and not failed
-        if plain and not asked_by(server.folder) and not unwanted(attribute):
+        if not (attribute.startswith("_") or asked_by(server.folder) or unwanted(attribute)):
             return _lost(self, attribute, places, server)
         return object.__getattribute__(self, attribute)
 

@@ -161,8 +161,8 @@ class LLMEngine:
     @property
     def broken(self):
         return self.vllm_config.nonsense
-    def probe(self):
-        return hasattr(self, "scheduler")
+    def reach(self):
+        return self.scheduler
 """,
     "v1/engine/async_llm.py": """
 from vllm.config import VllmConfig

@@ -216,6 +216,15 @@ class TestStructures:
         assert made.n == 2 and [s.rule for s in said] == ["V1M204" if "best_of=2" in imported + call else "V1M112"]
         assert type(made) is importlib.import_module("vllm.sampling_params").mine()
 
+    def test_what_is_made_is_pickled_where_it_is_made(self, vllm: Path, run: Run) -> None:
+        """Pickle looks the class up in its module, from C code that the user's line calls."""
+        made, _ = called(
+            run,
+            "import pickle; from vllm import SamplingParams",
+            "pickle.loads(pickle.dumps(SamplingParams(n=2, best_of=2)))",
+        )
+        assert made.n == 2
+
     def test_a_renamed_keyword(self, vllm: Path, run: Run) -> None:
         made, _ = called(run, "from vllm import SamplingParams", "SamplingParams(guided_decoding='g')")
         assert made.structured_outputs == "g"

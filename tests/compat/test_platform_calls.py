@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,12 +76,18 @@ def test_an_override_hands_on_to_super(asked: list[Any], run: Run, call: str, ca
     assert warning.line == 6 and "Write `get_attn_backend_cls(selected_backend, attn_selector_config" in warning.text
 
 
-def test_a_class_is_called_by_its_name(asked: list[Any], run: Run) -> None:
+def test_a_class_is_called_by_its_name(asked: list[Any], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And V0's member of the enumeration becomes vLLM's."""
+    home = "vllm.v1.attention.backends.registry"
+    registry: Any = ModuleType(home)
+    registry.AttentionBackendEnum = Enum("AttentionBackendEnum", "FLASH_ATTN CPU_ATTN", module=home)
+    monkeypatch.setitem(sys.modules, home, registry)
     said = run(
         "from vllm.platforms.cpu import CpuPlatform\n"
         "from vllm.platforms.interface import _Backend\n"
         "found = CpuPlatform().get_attn_backend_cls(_Backend.TORCH_SDPA, 64, 'f', None, 16, False, use_mla=True)\n"
     )
+    assert asked[0][0] is registry.AttentionBackendEnum.CPU_ATTN
     assert asked[0][1] == (64, "f", None, 16, True)
     assert [s.line for s in said if s.rule == "V1M112"] == [3]
 
