@@ -90,7 +90,12 @@ def test_what_is_gone_is_refused_with_advice(vllm: Path, run: Run, call: str, ru
 
 @pytest.mark.parametrize(
     "call",
-    ["EngineArgs(nonsense=1)", "EngineArgs(nonsense=1, swap_space=4)", "EngineArgs(1, 2, 3, 4, 5, 6, 7)"],
+    [
+        "EngineArgs(nonsense=1)",
+        "EngineArgs(nonsense=None)",
+        "EngineArgs(nonsense=1, swap_space=4)",
+        "EngineArgs(1, 2, 3, 4, 5, 6, 7)",
+    ],
 )
 def test_what_no_release_took_is_vllms_to_refuse(vllm: Path, run: Run, call: str) -> None:
     with pytest.raises(TypeError, match=r"EngineArgs\.__init__\(\).*(?:'nonsense'|8 were given)"):
