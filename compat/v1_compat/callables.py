@@ -14,8 +14,6 @@ from inspect import Parameter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import keywords
-from .keywords import Callee
 from .mode import Mode
 from .notices import LegacyUseError
 from .place import unwanted_call
@@ -41,6 +39,7 @@ METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 Of the modules of `vllm.config` it is the constructors of all classes.
 """
 _FORWARDS = {"LLM": ("vllm.engine.arg_utils", "EngineArgs")}  # `**kwargs` go on to this one
+_RULE = "V1M112"
 _IDS, _PROMPTS = "prompt_token_ids", "prompts"
 
 
@@ -105,11 +104,13 @@ def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs
 
     Raises LegacyUseError for a value that asks for what is gone.
     """
-    callee = Callee(cls.__name__ if name == _INIT else f"{cls.__name__}.{name}", _places(cls, name), takes)
     if kwargs.keys() <= set(takes):
         return kwargs
+    from .keywords import Callee, settle  # here: most programs never come by
+
+    callee = Callee(cls.__name__ if name == _INIT else f"{cls.__name__}.{name}", _places(cls, name), takes)
     try:
-        found = keywords.settle(server.table, callee, kwargs)
+        found = settle(server.table, callee, kwargs)
     except LegacyUseError as error:
         if server.notices.mode is Mode.REPORT:
             server.say(error.rule, callee.places[0], str(error), "")
@@ -155,7 +156,7 @@ def _as_prompts(
     several = [ids] if ids and isinstance(ids[0], int) else ids
     prompts = [{_IDS: list(one)} for one in several]
     text = f"`{cls.__name__}.{name}` lost `{_IDS}`: write `[{{'{_IDS}': ids}} for ids in ...]` as the prompts"
-    server.say(keywords.RULE, _places(cls, name)[0], text, "0.10.2")
+    server.say(_RULE, _places(cls, name)[0], text, "0.10.2")
     if len(args) > 1:
         return (args[0], prompts, *args[2:]), kwargs
     return args, {**kwargs, _PROMPTS: prompts}

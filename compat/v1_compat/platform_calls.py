@@ -10,11 +10,10 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import EnumMeta
 from inspect import Parameter
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .notices import LegacyUseError
 from .place import asked_by, unwanted
@@ -36,8 +35,7 @@ FORMS: Mapping[str, tuple[tuple[str, ...], ...]] = {
 _OPTIONAL = {"has_sink": False, "use_sparse": False}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What a lost method gives."""
 
     value: Any = None

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .wording import brief
-
 if TYPE_CHECKING:
     from .table import Legacy
 
@@ -37,6 +35,8 @@ def notice(name: str, legacy: Legacy) -> str:
     """What the read of a variable that went says."""
     if name == VARIABLE:
         return f"{legacy.headline} It is True here: {_ONLY_V1}. Delete the test and the arm of V0."
+    from .wording import brief
+
     return brief(f"{legacy.headline} It is as the environment has it.", legacy.advice)
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from .wording import LIMIT, brief
-
 if TYPE_CHECKING:
     from v1_migrate.engine.verdicts import Judge, Verdict
     from v1_migrate.names.index import Index, Param
@@ -21,7 +19,6 @@ Fate = Literal["moved", "contract", "gone"]
 What = Literal["module", "class", "function", "value"]
 
 RULES: dict[Fate, str] = {"moved": "V1M001", "contract": "V1M003", "gone": "V1M004"}
-ROOM = LIMIT - len("V1M000 ")
 _DEFINED = re.compile(r"\S+ defined it in \S+")  # that is where it is
 _METADATA = {"v1_cpu.TorchSDPAMetadata": "V1M101"}  # has a rule of its own
 _COMPARE = "Compare what you call and override of it with the two signatures, then import the new one."
@@ -49,6 +46,8 @@ class Legacy:
 
     def notice_with(self, more: str) -> str:
         """The same, and what the shim does."""
+        from .wording import ROOM, brief  # here: most programs warn of nothing
+
         return f"{brief(self.headline, self.advice, ROOM - len(more) - bool(more))} {more}".rstrip()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 LIMIT = 240  # of a warning, its rule's id included
+ROOM = LIMIT - len("V1M000 ")
 MORE = "More: v1-migrate explain."
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`(])")
 _CLAUSE = re.compile(r"(?<=[^\s;:])(?=[;:] | \()")
@@ -17,7 +18,7 @@ _ACTION = re.compile(
 _HISTORY = re.compile(r"(?:Gone|Moved|Renamed|It was last|Since|V0 |A mix-in|In spite of)\b")
 
 
-def brief(headline: str, advice: str, room: int = LIMIT - len("V1M000 ")) -> str:
+def brief(headline: str, advice: str, room: int = ROOM) -> str:
     """The headline, and of the advice what says what to do, in `room` characters. Says where more is left."""
     if not advice:
         return headline
