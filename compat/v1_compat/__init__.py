@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Any
 from .mode import Mode, from_environment, parse
 
 if TYPE_CHECKING:
-    from .notices import LegacyContractError, LegacyUseError, LegacyWarning
+    from .notices import LegacyContractError, LegacyMemberError, LegacyUseError, LegacyWarning
     from .shim import Shim
 
-__all__ = ["LegacyContractError", "LegacyUseError", "LegacyWarning", "Mode", "install", "mode", "uninstall"]
+_NOTICES = ("LegacyContractError", "LegacyMemberError", "LegacyUseError", "LegacyWarning")
+__all__ = [
+    "LegacyContractError",
+    "LegacyMemberError",
+    "LegacyUseError",
+    "LegacyWarning",
+    "Mode",
+    "install",
+    "mode",
+    "uninstall",
+]
 
 _lock = threading.RLock()
 _shim: Shim | None = None
@@ -84,7 +94,7 @@ def activate() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("LegacyContractError", "LegacyUseError", "LegacyWarning") or name.startswith("RemovedIn"):
+    if name in _NOTICES or name.startswith("RemovedIn"):
         from . import notices
 
         return getattr(notices, name)

@@ -60,11 +60,11 @@ class LegacyMeta(ABCMeta):
             signature = inspect.signature(face.target)
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise LegacyContractError(f"{face.legacy.dotted}() is called: {error}. {face.legacy.words}") from None
+            raise LegacyContractError(_refused(face, str(error))) from None
         except ValueError:  # no signature to be had
             return face.target(*args, **kwargs)
         if moved := _misplaced(face, signature, len(args)):
-            raise LegacyContractError(f"{face.legacy.dotted}() is called: {moved}. {face.legacy.words}")
+            raise LegacyContractError(_refused(face, moved))
         return face.target(*args, **kwargs)
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -94,6 +94,13 @@ class LegacyMeta(ABCMeta):
             delattr(face.target, name)
         else:
             setattr(face.target, name, original)
+
+
+def _refused(face: Face, why: str) -> str:
+    """That V0's way to make an object does not make V1's, and how V1's is made."""
+    names = [name for name in inspect.signature(face.target).parameters if name != "self"]
+    form = f"{face.target.__name__}({', '.join(names)})"
+    return f"{face.legacy.dotted}() is called in V0's way: {why}. V1 has {form} in its place. {face.legacy.words}"
 
 
 def _misplaced(face: Face, signature: inspect.Signature, count: int) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 IMPORT = frozenset({"ImportError", "ModuleNotFoundError"})
 ATTRIBUTE = frozenset({"AttributeError"})
+TYPE = frozenset({"TypeError"})
 ANY = "*"  # a name that is not written in the line
 
 _BROAD = frozenset({"Exception", "BaseException"})
@@ -40,6 +41,19 @@ def probes(filename: str) -> frozenset[tuple[int, str]]:
             if len(node.args) == wanted:
                 name = node.args[1].value if isinstance(node.args[1], ast.Constant) else ANY
                 found |= {(line, str(name)) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return frozenset(found)
+
+
+@lru_cache(maxsize=256)
+def named_in_text(filename: str) -> frozenset[tuple[int, str]]:
+    """(line, name) of each hasattr(x, "name") and getattr(x, "name", ...) whose name is written out."""
+    found: set[tuple[int, str]] = set()
+    for node in ast.walk(_tree(filename)):
+        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in ("hasattr", "getattr"):
+            continue
+        name = node.args[1] if len(node.args) > 1 else None
+        if isinstance(name, ast.Constant):
+            found |= {(line, str(name.value)) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
     return frozenset(found)
 
 

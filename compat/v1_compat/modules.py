@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import overrides, renamed, switch
+from . import callables, members, overrides, platform_calls, renamed, structs, switch
 from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
@@ -76,7 +76,7 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
     def __getattr__(attribute: str) -> Any:
         if own is not None:
             try:
-                return own(attribute)
+                return structs.for_user(attribute, own(attribute), sys._getframe(1)) if alive[0] else own(attribute)
             except AttributeError:
                 if not alive[0] or attribute.startswith("__"):
                     raise
@@ -110,21 +110,29 @@ def _has_file(package: ModuleType, name: str) -> bool:
 
 
 def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
-    """What some of vLLM's modules need beside."""
+    """What some of vLLM's modules need beside; returns the way back."""
     name = module.__name__
+    found: list[Callable[[], None] | None] = []
     if name == OPERATIONS:
-        return _operations(server)
-    if name == overrides.MODULE:
-        return overrides.adapt(module, server)
-    if name == renamed.MODULE or name.startswith(f"{renamed.MODULE}."):
-        return renamed.restore_fields(module, lambda rule, name, text: server.say(rule, name, text, ""))
-    if name != switch.MODULE:
-        return None
+        found = [_operations(server)]
+    elif name.startswith(f"{platform_calls.PACKAGE}."):
+        found = [platform_calls.adapt(module, server)]
+        if name == overrides.MODULE:
+            found.append(overrides.adapt(module, server))
+    elif name == renamed.MODULE or name.startswith(f"{renamed.MODULE}."):
+        fields = renamed.restore_fields(module, lambda rule, name, text: server.say(rule, name, text, ""))
+        found = [fields, callables.adapt(module, server)]
+    elif name == switch.MODULE:
+        found = [switch.wrap_is_set(module, lambda name: server.table.find(f"{switch.MODULE}.{name}") is not None)]
+    else:
+        found = [callables.adapt(module, server), members.adapt(module, server), structs.watch(module)]
 
-    def legacy(name: str) -> bool:
-        return server.table.find(f"{switch.MODULE}.{name}") is not None
+    def undo() -> None:
+        for back in reversed(found):
+            if back is not None:
+                back()
 
-    return switch.wrap_is_set(module, legacy)
+    return undo if any(found) else None
 
 
 def _operations(server: Server) -> Callable[[], None] | None:

@@ -29,7 +29,13 @@ class LegacyWarning(FutureWarning):
 
 
 class LegacyUseError(NotImplementedError):
-    """A legacy object that has no working counterpart is called, made or read."""
+    """A legacy object that has no working counterpart is called, made or read; or an argument asks for what is gone."""
+
+    rule = ""  # "V1M204"
+
+
+class LegacyMemberError(AttributeError):
+    """A method or attribute that one of vLLM's classes lost is read, and nothing stands for it."""
 
 
 class LegacyContractError(TypeError):

@@ -78,8 +78,8 @@ class _Adapter:
             wanted, takes = inspect.signature(theirs), inspect.signature(own.__get__(None, cls))
             if _fits(takes.parameters, wanted.parameters):
                 continue
-            said = f"{cls.__qualname__}.{name}{_shown(takes)} is called as {name}{_shown(wanted)} by this vLLM"
-            self._say(said, name)
+            said = f"{cls.__qualname__}.{name} has V0's signature"
+            self._say(said, name, f"v1_compat translates vLLM's calls of it. Write `{name}{_shown(wanted)}`.")
             self._replace(cls, name, self._called(own, takes, wanted, name))
             if name == SELECT and _for_cpus(cls):
                 self._complete(cls)
@@ -88,7 +88,7 @@ class _Adapter:
         while self._undo:
             self._undo.pop()()
 
-    def _say(self, what: str, method: str, done: str = "v1_compat translates the call. Write V1's signature.") -> None:
+    def _say(self, what: str, method: str, done: str) -> None:
         self._server.say(RULE, f"{MODULE}.{BASE}.{method}", f"`{what}`. {done}", "")
 
     def _replace(self, cls: type, name: str, method: Any) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 
-from .guards import ANY, ATTRIBUTE, IMPORT, guarded_lines, probes
+from .guards import ANY, ATTRIBUTE, IMPORT, TYPE, guarded_lines, named_in_text, probes
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -126,6 +126,23 @@ def unwanted(name: str, by_probing: bool = True) -> bool:
     return guarded(frame, IMPORT if as_import else ATTRIBUTE) or (by_probing and probed(frame, name))
 
 
+def unwanted_call() -> bool:
+    """The line that calls is ready for vLLM to refuse an argument."""
+    return guarded(_nearest_frame(), TYPE)
+
+
+def named_in_a_string(name: str) -> bool:
+    """The nearest line has the name as the literal of a getattr or hasattr."""
+    frame = _nearest_frame()
+    return frame is not None and (frame.f_lineno, name) in named_in_text(frame.f_code.co_filename)
+
+
+def asked_by(folder: str) -> bool:
+    """The nearest line is in this folder."""
+    frame = _nearest_frame()
+    return frame is not None and _within(frame.f_code.co_filename, folder)
+
+
 def asked_for_a_list() -> bool:
     """importlib asks whether a package has a name of a from-import; the import itself takes it next."""
     frame: FrameType | None = sys._getframe(1)
@@ -209,6 +226,24 @@ def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType
 def _import_statement(frame: FrameType) -> tuple[bool, tuple[str, ...]]:
     """Whether the frame stands at an import statement, and the names after its `import` if it is a from-import."""
     return _imports(frame.f_code).get(frame.f_lasti, (False, ()))
+
+
+def attribute_before() -> str:
+    """`b` where the nearest line is reading `a.b.c`, and has come to c."""
+    frame = _nearest_frame()
+    return _chains(frame.f_code).get(frame.f_lasti, "") if frame is not None else ""
+
+
+@lru_cache(maxsize=256)
+def _chains(code: CodeType) -> dict[int, str]:
+    found: dict[int, str] = {}
+    before = ""
+    for instruction in dis.get_instructions(code):
+        reads = instruction.opname in ("LOAD_ATTR", "LOAD_METHOD")
+        if reads and before:
+            found[instruction.offset] = before
+        before = str(instruction.argval) if reads else ""
+    return found
 
 
 @lru_cache(maxsize=256)

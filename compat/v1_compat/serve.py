@@ -17,7 +17,7 @@ from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .mode import Mode
 from .notices import Notices
-from .place import Place, asked_for_a_list, by_us, unwanted, user_place
+from .place import Place, asked_for_a_list, by_us, named_in_a_string, unwanted, user_place
 from .table import RULES, Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -28,6 +28,8 @@ CPU_MODULES = (
     "vllm.platforms.interface",
     "vllm._custom_ops",
 )
+SWITCH = "V1M201"  # of the switch itself, however it is read
+PROBED = "V1M010"  # the plan's, where a name stands in a getattr: its presence is tested
 How = Literal["adapter", "same", "face", "value", "outside", "stub"]
 
 
@@ -75,8 +77,9 @@ class Server:
         if served is None or not (ours or self._wanted(module, name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
+        rule = PROBED if served.rule != SWITCH and named_in_a_string(name) else served.rule
         if not ours and (module, place) not in self._stars and not asked_for_a_list():
-            self.notices.say(served.rule, dotted, served.text, served.since, place)
+            self.notices.say(rule, dotted, served.text, served.since, place)
         return served.object
 
     def find(self, module: str, name: str) -> Served | None:
@@ -148,8 +151,9 @@ class Server:
         adapted, cause = self._adapter(module, name)
         if adapted is not None:
             rule, since = (legacy.rule, legacy.since) if legacy else ("V1M003", "")
-            text = legacy.notice if legacy else f"`{dotted}` does not work in this vLLM."
-            return Served(adapted[0], "adapter", rule, f"{text} v1_compat's stands in.", since)
+            ours = "v1_compat's stands in."
+            text = legacy.notice_with(ours) if legacy else f"`{dotted}` does not work in this vLLM. {ours}"
+            return Served(adapted[0], "adapter", rule, text, since)
         known = legacy is not None or module in self._without_vllm
         if self.vllm is None and known and self.table.has(dotted):
             legacy = self.table.own(dotted)
@@ -186,13 +190,10 @@ class Server:
         members = self.table.members(legacy) if legacy.what == "class" else ()
         bases = stubs.exceptions_among(self.table.outside_bases(legacy)) if legacy.what == "class" else ()
         value = stubs.stub(legacy, members, bases, self._sayer(legacy, legacy.rule), cause)
-        return Served(
-            value,
-            "stub",
-            legacy.rule,
-            f"{legacy.notice} A stub stands in and raises when used.",
-            legacy.since,
-        )
+        text = legacy.notice_with("A stub stands in, and raises when used.")
+        if stubs.lacks_torch(cause):
+            text = f"{stubs.NO_TORCH} {legacy.headline}"
+        return Served(value, "stub", legacy.rule, text, legacy.since)
 
     def _environment(self, legacy: Legacy, name: str) -> Served:
         """A name that vllm.envs lost."""
@@ -202,10 +203,10 @@ class Server:
                 switch.set_vllm_use_v1(use_v1, lambda rule, text: self.say(rule, legacy.dotted, text, legacy.since))
 
             return Served(set_vllm_use_v1, "value", legacy.rule, legacy.notice, legacy.since)
-        rule = "V1M201" if name == switch.VARIABLE else legacy.rule
+        rule = SWITCH if name == switch.VARIABLE else legacy.rule
         if legacy.what != "value":
             return self._stub(legacy, None)
-        return Served(switch.Variable(name), "value", rule, legacy.words_under(rule), legacy.since)
+        return Served(switch.Variable(name), "value", rule, switch.notice(name, legacy), legacy.since)
 
     def _adapter(self, module: str, name: str) -> tuple[tuple[Any] | None, BaseException | None]:
         place = self.adapters.get(module)

@@ -17,7 +17,7 @@ from .table import Legacy
 Say = Callable[[str], None]  # a notice at the user's line; its argument is how the name is used
 _CLASS_OWN = frozenset({"__init__", "__new__", "__init_subclass__", "__class_getitem__", "__slots__", "__dict__"})
 
-
+NO_TORCH = "torch is not installed, with which v1_compat serves this: pip install 'v1-migrate[backend]'."
 _DATA = (str, bytes, int, float, complex, tuple, list, dict, set, frozenset)
 
 
@@ -38,7 +38,11 @@ def stub(
     `members` are the names that a class had, `exceptions` the built-in exceptions it derived from; `cause` is why its
     successor could not be imported.
     """
-    words = legacy.words if cause is None else f"{legacy.words} ({legacy.new} cannot be imported: {cause})"
+    words = legacy.words
+    if lacks_torch(cause):
+        words = f"{NO_TORCH} {words}"
+    elif cause is not None:
+        words = f"{words} ({legacy.new} cannot be imported: {cause})"
     if legacy.what == "class":
         return _stub_class(legacy, words, members, exceptions, say, cause)
     if legacy.what == "function":
@@ -47,6 +51,11 @@ def stub(
     if name in ("T", "P", "F", "N", "U") or (name[:1] == "T" and name[1:2].isupper() and not name.isupper()):
         return TypeVar(name)  # V0's type variables: TModelInputForCPU, TAttentionMetadata
     return StubValue(legacy.dotted, words)
+
+
+def lacks_torch(cause: BaseException | None) -> bool:
+    """Why an adapter or a successor cannot be imported."""
+    return isinstance(cause, ModuleNotFoundError) and cause.name == "torch"
 
 
 def _stub_function(dotted: str, words: str, cause: BaseException | None = None) -> Callable[..., NoReturn]:

@@ -6,7 +6,10 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .table import Legacy
 
 MODULE = "vllm.envs"
 VARIABLE = "VLLM_USE_V1"
@@ -26,6 +29,15 @@ class Variable:
     def value(self) -> Any:
         """V1 is always used; other variables are as the environment has them."""
         return True if self.name == VARIABLE else os.environ.get(self.name)
+
+
+def notice(name: str, legacy: Legacy) -> str:
+    """What the read of a variable that went says."""
+    if name == VARIABLE:
+        return f"{legacy.headline} It is True here: {_ONLY_V1}. Delete the test and the arm of V0."
+    from .wording import brief
+
+    return brief(f"{legacy.headline} It is as the environment has it.", legacy.advice)
 
 
 def set_vllm_use_v1(use_v1: bool, say: Say) -> None:

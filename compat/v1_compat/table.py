@@ -5,6 +5,7 @@ Nothing here imports vllm. Answers are remembered.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ Fate = Literal["moved", "contract", "gone"]
 What = Literal["module", "class", "function", "value"]
 
 RULES: dict[Fate, str] = {"moved": "V1M001", "contract": "V1M003", "gone": "V1M004"}
+_DEFINED = re.compile(r"\S+ defined it in \S+")  # that is where it is
 _METADATA = {"v1_cpu.TorchSDPAMetadata": "V1M101"}  # has a rule of its own
 _COMPARE = "Compare what you call and override of it with the two signatures, then import the new one."
 
@@ -40,7 +42,13 @@ class Legacy:
     @property
     def notice(self) -> str:
         """What a warning says: what became of it, and what to do."""
-        return f"{self.headline} {self.advice}".rstrip()
+        return self.notice_with("")
+
+    def notice_with(self, more: str) -> str:
+        """The same, and what the shim does."""
+        from .wording import ROOM, brief  # here: most programs warn of nothing
+
+        return f"{brief(self.headline, self.advice, ROOM - len(more) - bool(more))} {more}".rstrip()
 
     @property
     def words(self) -> str:
@@ -111,6 +119,11 @@ class Table:
         if dotted not in self._names:
             self._names[dotted] = self._find(dotted)
         return self._names[dotted]
+
+    def row(self, dotted: str) -> tuple[str, str]:
+        """The table's advice for a name and the release that took it, where the index cannot tell whether it went."""
+        entry = self.judge.curated.entry(dotted)
+        return (entry.advice, entry.gone_in) if entry is not None else ("", "")
 
     def members(self, legacy: Legacy) -> tuple[str, ...]:
         """What a class or module had in its last release."""
@@ -203,10 +216,11 @@ class Table:
         advice = verdict.advice
         if fate == "moved":
             plain = advice.startswith(("Since ", "Its module became")) and advice.count(".") <= new.count(".") + 3
+            plain = plain or _DEFINED.fullmatch(advice) is not None
             since_then = "in v1_cpu" if new.startswith("v1_cpu") else f"since vLLM {since}"
-            return RULES[fate], f"`{dotted}` is `{new}` {since_then}.", "" if plain else advice, ""
+            return RULES[fate], f"`{dotted}` is `{new}` {since_then}: write that.", "" if plain else advice, ""
         if fate == "contract":
-            headline = f"`{dotted}` is gone since vLLM {since}; `{new}` is in its place, with another contract."
+            headline = f"`{dotted}` is gone since vLLM {since}; write `{new}`, whose contract differs."
             return _METADATA.get(new, RULES[fate]), headline, advice or _COMPARE, verdict.difference
         return RULES[fate], f"`{dotted}` is gone since vLLM {since}.", advice or self._namesakes(dotted), ""
 

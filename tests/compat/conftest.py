@@ -30,7 +30,20 @@ PathFinder.find_spec = lambda name, *rest: None if name == "vllm" else find(name
 """
 
 TREE = {
-    "__init__.py": "from .version import __version__\ndef __getattr__(name):\n    raise AttributeError(f'no {name}')\n",
+    "__init__.py": """
+from .version import __version__
+LAZY = {
+    "AsyncEngineArgs": "vllm.engine.arg_utils",
+    "EngineArgs": "vllm.engine.arg_utils",
+    "LLM": "vllm.entrypoints.llm",
+    "SamplingParams": "vllm.sampling_params",
+}
+def __getattr__(name):
+    from importlib import import_module
+    if name in LAZY:
+        return getattr(import_module(LAZY[name]), name)
+    raise AttributeError(f"no {name}")
+""",
     "_version.py": "__version__ = version = '0.32.0'\n",
     "version.py": "from ._version import __version__\n",
     "logger.py": "import logging\ndef init_logger(name):\n    return logging.getLogger(name)\n",
@@ -66,15 +79,96 @@ class SchedulerConfig:
 class ParallelConfig:
     worker_cls: str = "auto"
 @dataclass
+class ModelConfig:
+    model: str = "m"
+@dataclass
+class StructuredOutputsConfig:
+    backend: str = "auto"
+@dataclass
 class VllmConfig:
+    model_config: ModelConfig = field(default_factory=ModelConfig)
+    structured_outputs_config: StructuredOutputsConfig = field(default_factory=StructuredOutputsConfig)
     cache_config: CacheConfig = field(default_factory=CacheConfig)
     compilation_config: CompilationConfig = field(default_factory=CompilationConfig)
     parallel_config: ParallelConfig = field(default_factory=ParallelConfig)
     scheduler_config: SchedulerConfig = field(default_factory=SchedulerConfig)
-class ModelConfig: ...
 class DeviceConfig: ...
 def get_current_vllm_config():
     return VllmConfig()
+""",
+    "engine/__init__.py": "",
+    "engine/arg_utils.py": """
+from dataclasses import dataclass
+@dataclass
+class EngineArgs:
+    model: str = "m"
+    runner: str = "auto"
+    convert: str = "auto"
+    pooler_config: object = None
+    structured_outputs_config: object = None
+    mm_processor_cache_gb: float = 4
+@dataclass
+class AsyncEngineArgs(EngineArgs):
+    enable_log_requests: bool = False
+""",
+    "entrypoints/__init__.py": "",
+    "entrypoints/llm.py": """
+from vllm.engine.arg_utils import EngineArgs
+from vllm.v1.engine.llm_engine import LLMEngine
+class Mixin:
+    def encode(self, prompts, pooling_params=None, *, use_tqdm=True):
+        return prompts
+class LLM(Mixin):
+    def __init__(self, model, *, runner="auto", convert="auto", pooler_config=None, structured_outputs_config=None,
+                 **kwargs):
+        self.args = EngineArgs(model=model, runner=runner, convert=convert, pooler_config=pooler_config,
+                               structured_outputs_config=structured_outputs_config, **kwargs)
+        self.llm_engine = LLMEngine()
+    def generate(self, prompts, sampling_params=None, *, use_tqdm=True):
+        return prompts
+    def get_tokenizer(self):
+        return "tokenizer"
+""",
+    "sampling_params.py": """
+class StructMeta(type):  # stands for msgspec's: C code makes the objects, no function of the class runs first
+    def __new__(meta, name, bases, space):
+        cls = super().__new__(meta, name, bases, space)
+        before = getattr(cls, "__struct_fields__", ())
+        cls.__struct_fields__ = (*before, *(n for n in space.get("__annotations__", ()) if n not in before))
+        return cls
+    def __call__(cls, **kwargs):
+        made = object.__new__(cls)
+        for name, value in kwargs.items():
+            if name not in cls.__struct_fields__:
+                raise TypeError(f"Unexpected keyword argument '{name}'")
+            setattr(made, name, value)
+        return made
+class SamplingParams(metaclass=StructMeta):
+    n: int = 1
+    structured_outputs: object = None
+    @staticmethod
+    def from_optional(n=1, structured_outputs=None):
+        return SamplingParams(n=n, structured_outputs=structured_outputs)
+def mine():
+    return SamplingParams
+""",
+    "v1/engine/__init__.py": "",
+    "v1/engine/llm_engine.py": """
+from vllm.config import VllmConfig
+class LLMEngine:
+    def __init__(self):
+        self.vllm_config = VllmConfig()
+    @property
+    def broken(self):
+        return self.vllm_config.nonsense
+    def reach(self):
+        return self.scheduler
+""",
+    "v1/engine/async_llm.py": """
+from vllm.config import VllmConfig
+class AsyncLLM:
+    def __init__(self):
+        self.vllm_config = VllmConfig()
 """,
     "platforms/__init__.py": "",
     "platforms/interface.py": """
@@ -115,6 +209,16 @@ class CpuPlatform(Platform):
     "utils/math_utils.py": "def cdiv(a, b):\n    return -(a // -b)\ndef uses_cdiv():\n    return cdiv(7, 2)\n",
     "utils/func_utils.py": "def run_once(f):\n    return f\n",
     "v1/__init__.py": "",
+    "v1/attention/__init__.py": "",
+    "v1/attention/selector.py": """
+from typing import NamedTuple
+class AttentionSelectorConfig(NamedTuple):
+    head_size: int
+    dtype: object
+    kv_cache_dtype: object
+    block_size: object
+    use_mla: bool = False
+""",
     "v1/executor/__init__.py": "",
     "v1/executor/ray_utils.py": "class RayWorkerWrapper: ...\n",
     "v1/worker/__init__.py": "",

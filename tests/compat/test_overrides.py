@@ -185,7 +185,7 @@ def test_the_place_is_the_class_statement(run: Callable[..., Any]) -> None:
     )
     (warning,) = [s for s in said if "get_attn_backend_cls" in s.text]
     assert (warning.line, warning.rule) == (2, "V1M111")
-    assert "get_attn_backend_cls(selected_backend, head_size, use_v1) is called as" in warning.text
+    assert "`Mine.get_attn_backend_cls has V0's signature`" in warning.text
     assert "get_attn_backend_cls(selected_backend, attn_selector_config, num_heads=None)" in warning.text
 
 

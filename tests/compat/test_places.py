@@ -189,5 +189,7 @@ def test_what_an_adapter_says_points_at_the_line_too(
         vars(v1_compat).pop("legacy", None)
     lines, texts = [s.line for s in said], [s.text for s in said]
     assert lines == [1, 1, 3]
-    assert "`v1_cpu.PagedAttention` is in its place" in texts[0] and texts[0].endswith(" v1_compat's stands in.")
-    assert texts[1].endswith(" A stub stands in and raises when used.") and texts[2] == "V1M003 small differs"
+    assert "write `v1_cpu.PagedAttention`, whose contract differs" in texts[0] and texts[0].endswith(
+        " v1_compat's stands in."
+    )
+    assert texts[1].endswith(" A stub stands in, and raises when used.") and texts[2] == "V1M003 small differs"

@@ -154,3 +154,24 @@ def test_external_names_are_the_thing_itself() -> None:
     import typing
 
     assert name("vllm.worker.cpu_worker.List") is typing.List  # noqa: UP006
+
+
+def test_without_torch_its_lack_is_said_first(child: Any, small_vllm: Path, tmp_path: Path) -> None:
+    """Both where the name is imported and where it is used: nothing else that could be said helps before that."""
+    (tmp_path / "app.py").write_text(
+        "import sys\nsys.modules['torch'] = None\n"
+        "from vllm.attention.ops.ipex_attn import PagedAttention\n"
+        "try:\n    PagedAttention.split_kv_cache(1, 2, 3)\nexcept NotImplementedError as error:\n    print(error)\n"
+    )
+    done = child(["-m", "v1_compat", "app.py"], small_vllm, cwd=tmp_path)
+    first = "torch is not installed, with which v1_compat serves this: pip install 'v1-migrate[backend]'."
+    assert f"app.py:3: RemovedIn0_10_0Warning: V1M003 {first}" in done.stderr
+    assert done.stdout.startswith(f"vllm.attention.ops.ipex_attn.PagedAttention.split_kv_cache() is called: {first}")
+    assert "v1_cpu.PagedAttention" in done.stdout
+
+
+def test_the_switch_says_what_it_is_here(run: Any) -> None:
+    (said,) = run("import vllm.envs as e\nx = e.VLLM_USE_V1\n")
+    assert said.rule == "V1M201" and "It is True here" in said.text and len(said.text) < 240
+    (said,) = run("import vllm.envs as e\nx = e.VLLM_USE_TRITON_FLASH_ATTN\n")
+    assert "It is as the environment has it" in said.text

@@ -11,14 +11,22 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = "import sys\nfrom vllm.utils import cdiv\nprint(__name__, sys.argv[1:], cdiv(7, 2))\n"
 
 
-@pytest.mark.parametrize("form", [["app.py"], ["-m", "app"]], ids=["script", "module"])
+@pytest.mark.parametrize("form", [["app.py"], ["-m", "app"], ["-c", SCRIPT]], ids=["script", "module", "code"])
 def test_python_m_v1_compat_runs_a_program_as_itself(
     child: Any, small_vllm: Path, tmp_path: Path, form: list[str]
 ) -> None:
     (tmp_path / "app.py").write_text(SCRIPT)
     done = child(["-m", "v1_compat", *form, "--x", "1"], small_vllm, cwd=tmp_path)
     assert done.stdout == "__main__ ['--x', '1'] 4\n"
-    assert f"{tmp_path / 'app.py' if '-m' in form else 'app.py'}:2: RemovedIn0_11_1Warning: V1M001" in done.stderr
+    file = {"-m": tmp_path / "app.py", "-c": "<string>"}.get(form[0], "app.py")
+    assert f"{file}:2: RemovedIn0_11_1Warning: V1M001" in done.stderr
+
+
+def test_code_is_main_and_finds_the_modules_of_this_folder(child: Any, small_vllm: Path, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("from vllm.utils import cdiv\n")
+    code = "import beside, sys\nclass C: ...\nimport pickle; print(pickle.loads(pickle.dumps(C)) is C, sys.argv)"
+    done = child(["-m", "v1_compat", "-c", code, "x"], small_vllm, cwd=tmp_path)
+    assert done.stdout == "True ['-c', 'x']\n"
 
 
 def test_a_script_finds_the_modules_beside_it(child: Any, small_vllm: Path, tmp_path: Path) -> None:
@@ -31,8 +39,14 @@ def test_a_script_finds_the_modules_beside_it(child: Any, small_vllm: Path, tmp_
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(["missing.py"], "missing.py: no such file"), (["-m"], "which module?"), ([], "usage:")],
-    ids=["no such script", "no module", "nothing"],
+    [
+        (["missing.py"], "missing.py: no such file"),
+        (["-m"], "which module?"),
+        (["-c"], "which code?"),
+        (["-X", "dev"], "go before"),
+        ([], "usage:"),
+    ],
+    ids=["no such script", "no module", "no code", "an option of Python", "nothing"],
 )
 def test_bad_calls_say_what_to_do(child: Any, tmp_path: Path, arguments: list[str], says: str) -> None:
     done = child(["-m", "v1_compat", *arguments], cwd=tmp_path, check=False)

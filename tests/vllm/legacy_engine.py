@@ -1,7 +1,8 @@
 """One way that V0 code starts an engine: `python legacy_engine.py MODEL FORM`, which prints the tokens as JSON.
 
-The forms: plain (V1's own way), engine, async, worker (V0's class path), subclass (a worker and a runner derived from
-V0's, as a CPU plugin for 0.9 has them), plugin (a whole one, which vLLM finds by its entry point).
+The forms: plain (V1's own way), engine, async, keywords (that V0 took), worker (V0's class path), subclass (a worker
+and a runner derived from V0's, as a CPU plugin for 0.9 has them), plugin (a whole one, which vLLM finds by its entry
+point).
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ def sampling() -> Any:
     return SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, detokenize=False)
 
 
+def through_ids(**more: Any) -> list[list[int]]:
+    """By keywords that V0 took."""
+    from vllm import LLM, SamplingParams
+
+    params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, detokenize=False, best_of=1)
+    outputs = LLM(**ARGUMENTS, **more).generate(prompt_token_ids=PROMPTS, sampling_params=params, use_tqdm=False)
+    return [list(out.outputs[0].token_ids) for out in outputs]
+
+
 def through_llm(**more: Any) -> list[list[int]]:
     from vllm import LLM
 
@@ -47,7 +57,10 @@ def through_engine() -> list[list[int]]:
 
     if not envs.VLLM_USE_V1:
         raise SystemExit("told that V0 runs")
-    engine = LLMEngine.from_engine_args(EngineArgs(**ARGUMENTS))
+    engine = LLMEngine.from_engine_args(EngineArgs(**ARGUMENTS, swap_space=4, disable_async_output_proc=True))
+    length = engine.get_model_config().max_model_len
+    if length != ARGUMENTS["max_model_len"] or hasattr(engine, "get_model_config"):
+        raise SystemExit(f"the engine's configuration is of {length} tokens")
     for i, prompt in enumerate(PROMPTS):
         engine.add_request(str(i), {"prompt_token_ids": prompt}, sampling())
     done: dict[str, list[int]] = {}
@@ -62,9 +75,11 @@ async def through_async() -> list[list[int]]:
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.engine.async_llm_engine import AsyncLLMEngine
 
-    engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**ARGUMENTS))
+    engine = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**ARGUMENTS, disable_log_requests=True))
     found = []
     try:
+        if (await engine.get_model_config()).max_model_len != ARGUMENTS["max_model_len"]:
+            raise SystemExit("the engine's configuration is another")
         for i, prompt in enumerate(PROMPTS):
             async for out in engine.generate({"prompt_token_ids": prompt}, sampling(), str(i)):
                 last = list(out.outputs[0].token_ids)
@@ -85,6 +100,8 @@ def main() -> None:
     elif form == "plugin":
         tokens = through_llm()
         print("lake's attention:", sorted(set(importlib.import_module("lakeplugin").CALLS)))
+    elif form == "keywords":
+        tokens = through_ids(swap_space=4, use_v2_block_manager=True, task="generate")
     else:
         path = {"worker": "vllm.worker.cpu_worker.CPUWorker", "subclass": "lakeworker.LakeWorker"}[form]
         tokens = through_llm(worker_cls=path)

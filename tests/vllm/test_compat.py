@@ -83,8 +83,9 @@ def plain(tokens: Any) -> list[list[int]]:
     ("form", "says"),
     [
         ("plain", []),
-        ("engine", ["V1M201 `vllm.envs.VLLM_USE_V1`", "V1M203 VLLM_USE_V1=0"]),
-        ("async", ["V1M203 VLLM_USE_V1=0"]),
+        ("engine", ["V1M201 `vllm.envs.VLLM_USE_V1`", "V1M203 VLLM_USE_V1=0", "V1M204 `EngineArgs`", "V1M102"]),
+        ("async", ["V1M203 VLLM_USE_V1=0", "V1M112 `AsyncEngineArgs` lost", "V1M102 `AsyncLLM.get_model_config`"]),
+        ("keywords", ["V1M112 `LLM` lost", "V1M112 `LLM.generate` lost", "V1M112 `SamplingParams` lost"]),
         ("worker", ["V1M003 `vllm.worker.cpu_worker.CPUWorker`"]),
         ("subclass", ["lakeworker.py:11: RemovedIn0_10_0Warning", "lake: loaded LlamaForCausalLM"]),
         ("plugin", ["lake: loaded LlamaForCausalLM", "lake's attention: ['decode', 'write']"]),
@@ -158,3 +159,45 @@ def test_arguments_that_would_become_others_are_refused(child_env: dict[str, str
     )
     said = _under_the_shim(code, child_env)
     assert "argument 1 was `request_id`, and is `req_id` of NewRequestData" in said
+
+
+@pytest.fixture(scope="module")
+def calls(child_env: dict[str, str]) -> dict[str, Any]:
+    """What came of calls of V0's front end."""
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    command = [sys.executable, "-m", "v1_compat", str(HERE / "legacy_calls.py")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+OWN = "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"
+
+
+@pytest.mark.parametrize(
+    ("call", "result", "rules"),
+    [
+        pytest.param("best_of", 2, ["V1M204"], id="as many as are returned"),
+        pytest.param("best_of more", "LegacyUseError", [], id="more than are returned"),
+        pytest.param("from_optional", 0.5, ["V1M112"], id="a static method"),
+        pytest.param("pooling", None, ["V1M112"], id="another structure"),
+        pytest.param("lora", "/tmp/x", ["V1M112"], id="a renamed keyword of a structure"),
+        pytest.param("engine", "generate", ["V1M112"], id="several keywords, one warning"),
+        pytest.param("async engine", False, ["V1M112"], id="a translated keyword"),
+        pytest.param("cache", 16, ["V1M112"], id="a configuration"),
+        pytest.param("scheduler", 7, ["V1M112"], id="a configuration with required arguments"),
+        pytest.param("compilation", 3, ["V1M112"], id="a renamed keyword of a configuration"),
+        pytest.param("nobody's keyword", "TypeError", [], id="vLLM's own error"),
+        pytest.param("a configuration's", "ValidationError", [], id="pydantic's own error"),
+        pytest.param("platform by super", OWN, ["V1M112"], id="V0's selection, handed on"),
+        pytest.param("current_platform", OWN, ["V1M112"], id="V0's selection, of the platform itself"),
+        pytest.param("request", None, ["V1M112"], id="V0's validation"),
+        pytest.param("a lost method", True, ["V1M102"], id="a method that went"),
+        pytest.param("seed", None, ["V1M102"], id="a method with a successor elsewhere"),
+        pytest.param("structures", [True, "vllm.sampling_params", True], [], id="structures stay vLLM's"),
+        pytest.param("arguments", [True, 3, True], ["V1M112"], id="arguments stay vLLM's"),
+    ],
+)
+def test_calls_of_v0s_front_end(calls: dict[str, Any], call: str, result: Any, rules: list[str]) -> None:
+    assert calls[call] == [result, rules]

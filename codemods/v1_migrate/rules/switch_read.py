@@ -28,7 +28,8 @@ else:
 is folded as it was meant, and the finding says so: the text `0` passes it, too. A test of whether the variable is set
 (`os.getenv("VLLM_USE_V1") is None`, `"VLLM_USE_V1" not in os.environ`) is folded as if it were set to 1. Code
 that sets the switch to 0 around the read, or that first tests whether the release has it, is reported and left alone;
-so is, for a 0.10 target, code that is not only for CPUs.
+so is, for a 0.10 target, code that is not only for CPUs. A class of the tree that an arm which goes alone named by its
+path is a finding of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
 from ..engine.switch.plan import SUBJECT, plan_of
-from ..findings import Finding, Safety, Severity
+from ..findings import Effort, Finding, Safety, Severity
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -63,6 +64,17 @@ class SwitchRead(Rule):
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         plan = plan_of(file)
+        for orphan in plan.orphans:
+            yield file.finding(
+                self.id,
+                orphan.start,
+                orphan.end,
+                f"`{orphan.dotted}` is named in an arm that V1 never takes, and in no other Python file of the tree",
+                Severity.WARNING,
+                effort=Effort.HOURS,
+                advice="Name it where V1 chooses (`get_attn_backend_cls` of the platform, `worker_cls`), or delete it.",
+                name=orphan.dotted,
+            )
         for note in plan.notes:
             if note.rule == self.id:
                 finding = self._say(file, note.start, note.end, note.edited, note.remark)

@@ -468,3 +468,42 @@ def test_what_a_run_without_the_switch_does_is_not_taken_away(body: str, why: st
 
 def test_a_default_and_a_message_about_it_go() -> None:
     assert rewrite(OS + DEFAULT + "print(os.sep)\n", folds=True).text == OS + "print(os.sep)\n"
+
+
+PLATFORM = """
+    import vllm.envs as envs
+    from vllm.platforms.interface import Platform
+
+    class Mine(Platform):
+        @classmethod
+        def get_attn_backend_cls(cls, *args):
+            if not envs.VLLM_USE_V1:
+                return "plugin.attention.{}"
+            return "plugin.attention.Used"
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "others", "orphan"),
+    [
+        pytest.param("Backend", {}, True, id="named nowhere else"),
+        pytest.param("Used", {}, False, id="named in the arm that stays"),
+        pytest.param("Backend", {"plugin/use.py": "from .attention import Backend\n"}, False, id="imported elsewhere"),
+        pytest.param("Backend", {"plugin/use.py": "class Backend: ...\n"}, True, id="a namesake elsewhere"),
+        pytest.param("other.Backend", {}, False, id="no module of the tree"),
+    ],
+)
+def test_what_only_a_dead_arm_named_is_said(tmp_path: Path, path: str, others: dict[str, str], orphan: bool) -> None:
+    text = dedent(PLATFORM.format(path))
+    files = {"__init__.py": "", "attention.py": "class Backend: ...\nclass Used: ...\n", "module.py": text}
+    for name, content in ({f"plugin/{name}": content for name, content in files.items()} | others).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    tree = Tree.of(tmp_path, sorted(tmp_path.rglob("*.py")))
+    outcome = rewrite(text, tree=tree, folds=True)
+    assert "VLLM_USE_V1" not in outcome.text and "plugin.attention.Used" in outcome.text
+    said = [finding.message for finding in outcome.open if finding.rule == "V1M201"]
+    wanted = (
+        f"`plugin.attention.{path}` is named in an arm that V1 never takes, and in no other Python file of the tree"
+    )
+    assert said == ([wanted] if orphan else [])

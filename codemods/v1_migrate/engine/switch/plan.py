@@ -28,6 +28,7 @@ from .expressions import READ, SET, SET_TO_V0, Expressions
 from .importers import patched_names
 from .marks import BOTH_ENGINES, CONTRADICTION, SKIP_V1, SKIPS, V0_ONLY, Marks
 from .names import SWITCH, Names, is_switch
+from .orphans import Orphan, orphans
 from .statements import Statements
 from .tokens import Tokens
 from .unused import Unused
@@ -62,6 +63,7 @@ class Plan:
 
     notes: list[Note] = field(default_factory=list)
     edits: tuple[Edit, ...] = ()
+    orphans: list[Orphan] = field(default_factory=list)
 
 
 def plan_of(file: PythonFile) -> Plan:
@@ -119,6 +121,7 @@ class _Planner:
         self._axes(axes)
         self._v0_tests(statements)
         self._unfolded("")
+        self.result.orphans = list(orphans(self.file, statements))
         self.result.edits = draft.edits()
         return self.result
 

@@ -124,7 +124,10 @@ class Statements:
 
     def gone(self, node: ast.AST) -> bool:
         """Nothing of the node will be left."""
-        start, end = self.file.span(node)
+        return self.gone_text(*self.file.span(node))
+
+    def gone_text(self, start: int, end: int) -> bool:
+        """Nothing of text[start:end] will be left."""
         return any(low <= start and end <= high for low, high in self.doomed_spans) or self.draft.gone(start, end)
 
     def _assert(self, statement: ast.Assert) -> None:
