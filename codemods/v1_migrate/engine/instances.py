@@ -14,6 +14,8 @@ from .scopes import Binding, Scope, Use, ancestors
 
 _OPTIONAL = {"Optional", "Annotated", "ClassVar", "Final", "Type", "type"}
 _DEPTH = 6
+_OBJECTS = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platform"}
+"""Objects that modules of vLLM hold, and their classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Instances:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             return self.of_self(node.attr, scope, depth)
         if isinstance(node, ast.Call):
-            dotted = self._class_named(node.func)
+            dotted = self._class_named(node.func) or self._class_of_factory(node.func)
             return Instance(dotted, True) if dotted else None
         if isinstance(node, ast.NamedExpr):
             return self.of_expression(node.value, scope, depth + 1)
@@ -115,6 +117,8 @@ class Instances:
         return self.of_annotation(members[0], scope) if len(members) == 1 else None
 
     def _bound(self, binding: Binding, depth: int) -> Instance | None:
+        if binding.target in _OBJECTS:
+            return Instance(_OBJECTS[binding.target], True)
         if binding.kind == "argument":
             annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
             return self.of_annotation(annotation, binding.scope)
@@ -133,6 +137,12 @@ class Instances:
         """The vllm class that a name or chain of this file means."""
         found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
         return found[0].dotted if len(found) == 1 and self.is_class(found[0].dotted) else ""
+
+    def _class_of_factory(self, node: ast.expr) -> str:
+        """The class behind `Class.from_engine_args` and the like: vLLM's methods of such names make one."""
+        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
+        owner, _, method = found[0].dotted.rpartition(".") if len(found) == 1 else ("", "", "")
+        return owner if method.startswith("from_") and self.is_class(owner) else ""
 
     def _class_written(self, node: ast.expr, scope: Scope) -> str:
         """The same for a node of a quoted annotation, which the walk did not see."""

@@ -87,7 +87,7 @@ def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str
         return None
     dotted = f"{new}.{method.name}"
     after = index.params(dotted, judge.target)
-    gone = after is None and index.resolve(dotted, judge.target).found is False
+    gone = after is None and judge.judge(dotted).missing
     return Override(method, owner, base, new, before, after, gone)
 
 

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Literal
 
 from ..names.backend import backend_has
+from ..names.builtin_names import attributes_of_base
 from ..names.curated import Curated, Fate
-from ..names.index import LAST_V0, Index
+from ..names.index import LAST_V0, Index, sort_key
 
 _VALUE = (
     "It was a class; there the name is a plain value (a Literal, an alias or an instance), without the class's members."
@@ -72,8 +73,11 @@ class Judge:
 
     def _judge(self, dotted: str) -> Verdict:
         found = self.index.resolve(dotted, self.target)
+        missing_at = found.missing_at
         if found.found is None:
-            return Verdict(dotted, "unknown")
+            if not self._declared_before(dotted):
+                return Verdict(dotted, "unknown")
+            missing_at = dotted
         if found.found:
             fate = self.curated.fate(dotted, self.target, self.attention)
             if fate is not None and fate.kind != "moved" and fate.new in (dotted, found.canonical):
@@ -82,16 +86,35 @@ class Judge:
                 )
             return Verdict(dotted, "present")
         if self.attention == "v1_cpu":
-            verdict = self._in_backend(dotted, found.missing_at)
+            verdict = self._in_backend(dotted, missing_at)
             if verdict is not None:
                 return verdict
-        for symbol in _prefixes(dotted, found.missing_at):
+        for symbol in _prefixes(dotted, missing_at):
             fate = self._fate(symbol)
             if fate is not None:
                 verdict = self._listed(dotted, symbol, fate)
                 if verdict is not None:
                     return verdict
-        return self._unlisted(dotted, found.missing_at)
+        return self._unlisted(dotted, missing_at)
+
+    def _declared_before(self, dotted: str) -> bool:
+        """A class that answers for names it does not declare had to declare this one: now that it does not, it is gone.
+
+        Not where a base from outside of vLLM may have it, as a torch module has what is registered with it.
+        """
+        owner = dotted.rpartition(".")[0]
+        if not self._answers_for_more(owner, self.target):
+            return False
+        last = self.index.newest_with(dotted)
+        return bool(last) and sort_key(last) < sort_key(self.target) and self._answers_for_more(owner, last)
+
+    def _answers_for_more(self, owner: str, release: str) -> bool:
+        """A class of vLLM with a `__getattr__`, all of whose bases are known."""
+        place = self.index.of(release).class_place(owner)
+        if place is None:
+            return False
+        lineage = self.index.of(release).hierarchy.lineage(*place)
+        return lineage.open and all(attributes_of_base(base) is not None for base in lineage.outside)
 
     def _in_backend(self, dotted: str, missing_at: str) -> Verdict | None:
         """A class that v1_cpu offers, or a member of one: what v1_cpu has counts, not what vLLM did with the member."""

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 _INSIDES = {"model_executor", "driver_worker", "driver_model_runner"}
 _ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
 _LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
+_TO_THE_WORKERS = (
+    "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every worker, "
+    "`LLM.collective_rpc(method, args=...)` calls a method of the worker class or of your `worker_extension_cls`."
+)
 
 
 class EngineInternals(Rule):
@@ -64,11 +68,7 @@ class EngineInternals(Rule):
                     f"`{'.'.join(filter(None, (use.name, *use.attributes)))}` reaches {reached}",
                     Severity.INFO if guarded else Severity.ERROR,
                     effort=Effort.HOURS,
-                    advice=(
-                        "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every "
-                        "worker, `LLM.collective_rpc(method, args=...)` calls a method of the worker class or of your "
-                        "`worker_extension_cls`."
-                    ),
+                    advice=_of_the_engine(use.attributes, file) or _TO_THE_WORKERS,
                 )
 
     def _reached(self, name: str, attributes: tuple[str, ...], file: PythonFile) -> str:
@@ -89,3 +89,10 @@ class EngineInternals(Rule):
                 if file.judge.known(old) and file.judge.judge(old).missing:
                     return f"`llm_engine.{attribute}`, which V1's engine does not have"
         return ""
+
+
+def _of_the_engine(attributes: tuple[str, ...], file: PythonFile) -> str:
+    """What the table says of a member that the engine itself had; nothing where the chain goes on to the workers."""
+    if "llm_engine" not in attributes[:-1] or not _INSIDES.isdisjoint(attributes):
+        return ""
+    return file.judge.judge(f"{_LLM_ENGINE}.{attributes[attributes.index('llm_engine') + 1]}").advice

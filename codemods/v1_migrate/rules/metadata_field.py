@@ -108,6 +108,8 @@ class MetadataField(Rule):
             return None
         old_known = judge.known(f"{instance.dotted}.{attribute}")
         there = judge.index.resolve(f"{new}.{attribute}", judge.target).found
+        if there is None and judge.judge(f"{new}.{attribute}").missing:
+            there = False
         family = family_of(instance.dotted)
         if (
             family == "cpu"

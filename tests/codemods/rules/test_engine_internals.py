@@ -32,3 +32,15 @@ def test_found(chain: str) -> None:
 )
 def test_left_alone(text: str) -> None:
     assert not rewrite(dedent(text)).said("V1M008")
+
+
+@pytest.mark.parametrize(
+    ("chain", "advice"),
+    [
+        pytest.param("llm.llm_engine.get_model_config()", "engine.model_config", id="of the engine: the table's words"),
+        pytest.param("llm.llm_engine.model_executor.x", "LLM.apply_model", id="of the workers: what reaches them"),
+    ],
+)
+def test_the_advice_goes_by_what_is_reached(chain: str, advice: str) -> None:
+    (found,) = rewrite(f"import vllm\n\nx = {chain}\n").said("V1M008")
+    assert advice in found.advice

@@ -124,6 +124,53 @@ def test_writing_to_a_lost_copy_is_left_to_a_person() -> None:
     assert [finding.fixed for finding in outcome.said("V1M102")] == [False]
 
 
+ENGINES = "from vllm import AsyncLLMEngine, LLMEngine\nfrom vllm.platforms import current_platform\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        pytest.param(
+            "e = LLMEngine.from_engine_args(args)\ne.get_model_config()\n", "engine.model_config", id="what a factory made"
+        ),
+        pytest.param(
+            "class S:\n    def __init__(self):\n        self.e = AsyncLLMEngine.from_vllm_config(c)\n"
+            "    async def f(self):\n        return await self.e.get_decoding_config()\n",
+            "structured_outputs_config",
+            id="an attribute that holds it",
+        ),
+        pytest.param("current_platform.seed_everything(0)\n", "set_random_seed", id="a lost method of the platform"),
+        pytest.param(
+            "from vllm.config import CacheConfig\ndef f(c: CacheConfig):\n    return c.swap_space\n",
+            "does not swap",
+            id="a field of a class that says nothing of what else it has",
+        ),
+    ],
+)
+def test_a_lost_member_of_an_object_is_said(text: str, advice: str) -> None:
+    (found,) = rewrite(ENGINES + text).said("V1M102")
+    assert advice in found.advice
+    assert rewrite(ENGINES + text, "0.10.0").said("V1M102") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("e = LLMEngine.from_engine_args(args)\ne.vllm_config, e.add_request(1)\n", id="what it has"),
+        pytest.param("current_platform.synchronize()\n", id="what torch may have"),
+        pytest.param("current_platform = mine()\ncurrent_platform.seed_everything(0)\n", id="another object of that name"),
+        pytest.param("e = LLMEngine.validate_outputs(x, y)\ne.get_model_config()\n", id="what another method gave"),
+        pytest.param(
+            "from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead\n"
+            "h = ParallelLMHead(1, 2)\nh.weight\n",
+            id="what is registered with a torch module",
+        ),
+    ],
+)
+def test_members_that_may_be_there_are_left_alone(text: str) -> None:
+    assert rewrite(ENGINES + text).said("V1M102") == []
+
+
 REPLACED = [
     pytest.param("import dataclasses\n", "dataclasses.replace", id="through the module"),
     pytest.param("from dataclasses import replace\n", "replace", id="by its name"),

@@ -158,6 +158,13 @@ def test_a_method_that_nothing_calls_is_a_warning() -> None:
     assert "determine_available_memory" in found.advice
 
 
+def test_a_hook_that_a_platform_lost_is_a_warning_though_platforms_answer_for_any_name() -> None:
+    text = PLATFORM + "class P(Platform):\n    @classmethod\n    def supports_v1(cls, config):\n        return False\n"
+    (found,) = rewrite(text).said("V1M111")
+    assert found.severity is Severity.WARNING
+    assert rewrite(text, "0.10.0").said("V1M111") == []
+
+
 def test_a_contract_that_changed_altogether_is_an_error_with_the_parameters() -> None:
     text = "from vllm.worker.worker import Worker\n\n\nclass W(Worker):\n    def execute_model(self, execute_model_req): ...\n"
     (found,) = rewrite(text, "0.32.0").said("V1M111")
