@@ -131,7 +131,9 @@ ENGINES = "from vllm import AsyncLLMEngine, LLMEngine\nfrom vllm.platforms impor
     ("text", "advice"),
     [
         pytest.param(
-            "e = LLMEngine.from_engine_args(args)\ne.get_model_config()\n", "engine.model_config", id="what a factory made"
+            "e = LLMEngine.from_engine_args(args)\ne.get_model_config()\n",
+            "engine.model_config",
+            id="what a factory made",
         ),
         pytest.param(
             "class S:\n    def __init__(self):\n        self.e = AsyncLLMEngine.from_vllm_config(c)\n"
@@ -158,7 +160,9 @@ def test_a_lost_member_of_an_object_is_said(text: str, advice: str) -> None:
     [
         pytest.param("e = LLMEngine.from_engine_args(args)\ne.vllm_config, e.add_request(1)\n", id="what it has"),
         pytest.param("current_platform.synchronize()\n", id="what torch may have"),
-        pytest.param("current_platform = mine()\ncurrent_platform.seed_everything(0)\n", id="another object of that name"),
+        pytest.param(
+            "current_platform = mine()\ncurrent_platform.seed_everything(0)\n", id="another object of that name"
+        ),
         pytest.param("e = LLMEngine.validate_outputs(x, y)\ne.get_model_config()\n", id="what another method gave"),
         pytest.param(
             "from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead\n"
