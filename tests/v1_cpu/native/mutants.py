@@ -258,8 +258,8 @@ SITES = [
     ),
     Site(
         "amx_decode.h",
-        "shape.converted ? converted_element(e) : e",
-        {"order of converted elements forgotten (tiles)": "e"},
+        "converted_element(32 * step + i)",
+        {"order of converted elements forgotten (tiles)": "32 * step + i"},
         "amx",
     ),
     Site(
