@@ -44,6 +44,7 @@ struct TileDecode {
   float maximum[TILE_ROWS], sum[TILE_ROWS];
   bool keys_lie, values_lie;  // can be tiles without a copy
   bool ahead;                 // is there a further tile to fetch?
+  int64_t fetched_values;     // rows of its values
 
   TileDecode(const Call& call, const Request& request, const Item& it, char* scratch)
       : c(call), r(request), item(it), shape(call), logits(logits_of(call)), cache(call, request, it.kv_head),
@@ -80,10 +81,16 @@ struct TileDecode {
       for (int64_t step = 0; step < shape.steps; step++) {
         bf16* to = (bf16*)(queries + step * 256) + 2 * row;
         const int64_t skip = 32 * step - shape.at(step, c.head_size);
-        for (int64_t i = 0; i < 32; i++) {
-          const int64_t e = 32 * step + i, from = shape.converted ? converted_element(e) : e;
-          if (from < c.head_size) to[(skip + i) / 2 * 32 + (skip + i) % 2] = q[from];
+        bf16 elements[32] = {};
+        if (shape.converted) {
+          for (int64_t i = 0; i < 32; i++) {
+            const int64_t from = converted_element(32 * step + i);
+            if (from < c.head_size) elements[i] = q[from];
+          }
+        } else {
+          __builtin_memcpy(elements + skip, q + 32 * step, smaller(32, c.head_size - 32 * step) * sizeof(bf16));
         }
+        for (int64_t pair = 0; pair < 16; pair++) __builtin_memcpy(to + pair * 32, elements + 2 * pair, sizeof(float));
       }
     }
     seen = {larger(seen.begin, item.key_begin), smaller(seen.end, item.key_end)};
@@ -229,10 +236,10 @@ struct TileDecode {
 
   // output += weights * values for COLUMNS tiles of columns from `first` on and SETS sets of four query rows.
   template <int COLUMNS, int SETS> void add_columns(const Rows& v, int64_t first) {
-    const int64_t quota = first == 0 && ahead ? 16 / (COLUMNS > 2 ? 4 : COLUMNS) : 0;
-    const T** next_row = next_values;
+    const int64_t quota = (DECODE_TILE + shape.columns * DECODE_GROUPS - 1) / (shape.columns * DECODE_GROUPS);
     const auto fetch = [&] {
-      for (int64_t i = 0; i < quota; i++) prefetch_row(*next_row++, c.head_size_v * sizeof(T));
+      for (const int64_t end = smaller(fetched_values + quota, DECODE_TILE); fetched_values < end; fetched_values++)
+        prefetch_row(next_values[fetched_values], c.head_size_v * sizeof(T));
     };
     float *o = output + first * 256, *next = o + shape.columns * 256;
     int64_t at[4];
@@ -279,6 +286,7 @@ struct TileDecode {
   }
   void add_values(int64_t key) {
     const Rows v = rows_of(key, values, values_lie, c.value_token, c.head_size_v, shape.value_row);
+    fetched_values = ahead ? 0 : DECODE_TILE;
     int64_t i = 0;
     if (rows > 4) {
       for (; i + 2 <= shape.columns; i += 2) add_columns<2, 2>(v, i);

@@ -77,12 +77,13 @@ static inline void score_rows(const float* q, int64_t q_stride, const typename Q
   }
 }
 
-// o[r][column ...] += sum over n keys of p[r * p_stride + j] * value_j, for PAIRS pairs of vectors of columns.
+// o[r][column ...] += sum over n keys of p[r * p_stride + j] * value_j, for PAIRS pairs of vectors of columns. The sum of a tile is made
+// apart: it rounds less than a running one.
 template <class T, int R, int PAIRS, bool TAIL>
 static inline void add_values(const float* p, int64_t p_stride, const T* const* values, const T* const* ahead, int64_t n, int64_t column, int tail, float* o, int64_t o_stride) {
   V sums[R][2 * PAIRS];
   for (int r = 0; r < R; r++)
-    for (int i = 0; i < 2 * PAIRS; i++) sums[r][i] = vload(o + r * o_stride + column + i * W);
+    for (int i = 0; i < 2 * PAIRS; i++) sums[r][i] = vzero();
   for (int64_t j = 0; j < n; j++) {
     V v[2 * PAIRS];
     if (ahead) prefetch_row(ahead[j] + column, 2 * PAIRS * W * int64_t(sizeof(T)));
@@ -96,7 +97,10 @@ static inline void add_values(const float* p, int64_t p_stride, const T* const* 
     }
   }
   for (int r = 0; r < R; r++)
-    for (int i = 0; i < 2 * PAIRS; i++) vstore(o + r * o_stride + column + i * W, sums[r][i]);
+    for (int i = 0; i < 2 * PAIRS; i++) {
+      float* to = o + r * o_stride + column + i * W;
+      vstore(to, vadd(vload(to), sums[r][i]));
+    }
 }
 template <class T, int R>
 static inline void add_value_rows(const float* p, int64_t p_stride, const T* const* values, const T* const* ahead, int64_t n, int64_t d, float* o, int64_t o_stride) {

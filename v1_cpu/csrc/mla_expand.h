@@ -5,12 +5,12 @@
 // for a tile stays in the second-level cache until it has been packed.
 
 template <class T, class M> struct ExpandedShape {  // sizes in floats
-  int64_t columns, words, up_size, operand, stride, made;
+  int64_t columns, words, up_size, operand, stride, made, block;
   explicit ExpandedShape(const Call& c)
       : columns(round_up(c.nope + c.head_size_v, 2 * W)), words(M::PER_WORD == 1 ? c.rank : round_up(c.rank, 2 * W) / 2),
         up_size(round_up(columns, PANEL) * words), operand(round_up(c.rank, 2 * W)), stride(round_up(columns, PANEL) + 16),
-        made(round_up((c.head_size + c.head_size_v) * int64_t(sizeof(T)), 64) / 4) {}
-  int64_t scratch() const { return (up_size + M::BLOCK * (operand + stride) + TILE * made) * 4 + 4 * 64; }
+        made(round_up((c.head_size + c.head_size_v) * int64_t(sizeof(T)), 64) / 4), block(M::block(c)) {}
+  int64_t scratch() const { return (up_size + block * (operand + stride) + TILE * made) * 4 + 4 * 64; }
 };
 
 template <class T, class M>
@@ -25,8 +25,8 @@ struct ExpandedRows {
   ExpandedRows(const Call& call, const Request& request, int64_t head, char*& scratch)
       : c(call), r(request), shape(call), latents((const T*)call.key + request.kv_start * call.key_token) {
     up = (float*)take(scratch, shape.up_size * 4);
-    operand = (float*)take(scratch, M::BLOCK * shape.operand * 4);
-    products = (float*)take(scratch, M::BLOCK * shape.stride * 4);
+    operand = (float*)take(scratch, shape.block * shape.operand * 4);
+    products = (float*)take(scratch, shape.block * shape.stride * 4);
     made = take(scratch, TILE * shape.made * 4);
     const T *rows[W], *first = (const T*)c.up + head * c.up_head;
     for (int64_t column = 0; column < shape.columns; column += W) {
@@ -69,8 +69,8 @@ struct ExpandedRows {
   }
 
   void rows(int64_t begin, int64_t n, const T** k, const T** v) const {
-    for (int64_t j = 0; j < n; j += M::BLOCK) {
-      const int64_t count = smaller(M::BLOCK, n - j), padded = round_up(count, M::ROWS);
+    for (int64_t j = 0; j < n; j += shape.block) {
+      const int64_t count = smaller(shape.block, n - j), padded = round_up(count, M::ROWS);
       int64_t stride;
       const float* a = operand_of(begin + j, count, padded, stride);
       gemm<M>(a, stride, padded, up, shape.words, shape.words, products, shape.stride, shape.columns, false);

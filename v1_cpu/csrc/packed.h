@@ -15,27 +15,31 @@ constexpr int64_t SCORE_STRIDE = TILE + 16;  // keeps the rows of a block out of
 
 struct FloatWords {
   static constexpr int PER_WORD = 1;
-  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 1;
+  static constexpr int64_t ROWS = GEMM_ROWS, KEY_STEP = 1;
+  static int64_t block(const Call&) { return GEMM_BLOCK; }
   static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
 };
 #ifdef V1_WORDS
 struct PairWords {
   static constexpr int PER_WORD = 2;
 #ifdef __AMX_BF16__
-  static constexpr int64_t ROWS = 16, BLOCK = 64, KEY_STEP = 32;
+  static constexpr int64_t ROWS = 16, KEY_STEP = 32;
+  // Outputs of 64 rows beside keys and values of larger heads are too much for the second-level cache.
+  static int64_t block(const Call& c) { return c.head_size > 128 ? 32 : 64; }
 #else
-  static constexpr int64_t ROWS = GEMM_ROWS, BLOCK = GEMM_BLOCK, KEY_STEP = 2;
+  static constexpr int64_t ROWS = GEMM_ROWS, KEY_STEP = 2;
+  static int64_t block(const Call&) { return GEMM_BLOCK; }
 #endif
   static inline V madd(V sum, V a, V b) { return vdot(sum, (Words)a, (Words)b); }
 };
 #endif
 
-// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][PANEL].
+// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][PANEL]. The sum of a tile is made apart: it rounds less than a running one.
 template <class M, int N>
 static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_t words, float* c, int64_t ldc, bool accumulate) {
   V sums[GEMM_ROWS][N];
   for (int r = 0; r < GEMM_ROWS; r++)
-    for (int i = 0; i < N; i++) sums[r][i] = accumulate ? vload(c + r * ldc + i * W) : vzero();
+    for (int i = 0; i < N; i++) sums[r][i] = vzero();
   for (int64_t k = 0; k < words; k++) {
     V column[N];
     for (int i = 0; i < N; i++) column[i] = vload(b + k * PANEL + i * W);
@@ -45,7 +49,7 @@ static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_
     }
   }
   for (int r = 0; r < GEMM_ROWS; r++)
-    for (int i = 0; i < N; i++) vstore(c + r * ldc + i * W, sums[r][i]);
+    for (int i = 0; i < N; i++) vstore(c + r * ldc + i * W, accumulate ? vadd(vload(c + r * ldc + i * W), sums[r][i]) : sums[r][i]);
 }
 // `columns` a multiple of 2 * W, `rows` of M::ROWS; the panels of b are `panel_words` words apart.
 template <class M>
@@ -136,7 +140,7 @@ template <class T> struct Pack<T, PairWords> {
 
 // Sizes in floats.
 template <class M> struct Shape {
-  int64_t key_words, query_stride, columns, o_stride, key_size, value_words, value_size, slots, rows;
+  int64_t key_words, query_stride, columns, o_stride, key_size, value_words, value_size, slots, block, rows;  // block: rows of one product
   explicit Shape(const Call& c, int64_t max_keys) {
     key_words = M::PER_WORD == 1 ? c.head_size : round_up(c.head_size, 2 * W) / 2;
     query_stride = round_up(c.head_size, 2 * W) / M::PER_WORD + 16;
@@ -148,10 +152,11 @@ template <class M> struct Shape {
     const int64_t budget = c.up ? larger(16 << 20, EXPANDED_BYTES / c.num_threads) : (c.num_threads > 6 ? 4 : 16) << 20, tile = (key_size + value_size) * int64_t(sizeof(float));
     slots = larger(1, smaller(budget / tile, (max_keys + TILE - 1) / TILE));
     const int64_t group = c.num_heads / c.num_kv_heads;
-    rows = round_up(larger(group, QUERY_ROWS), M::BLOCK) + M::BLOCK;
+    block = M::block(c);
+    rows = round_up(larger(group, QUERY_ROWS), block) + block;
   }
   int64_t scratch() const {
-    const int64_t floats = rows * (query_stride + o_stride + 2) + 2 * M::BLOCK * SCORE_STRIDE + slots * (key_size + value_size);
+    const int64_t floats = rows * (query_stride + o_stride + 2) + 2 * block * SCORE_STRIDE + slots * (key_size + value_size);
     return floats * int64_t(sizeof(float)) + slots * 8 + 2 * TILE * 8 + rows * 16 + 64 * 16;
   }
 };
@@ -185,8 +190,8 @@ struct Packed {
     tiles = (float*)take(scratch, shape.slots * (shape.key_size + shape.value_size) * 4);
     q = (float*)take(scratch, shape.rows * shape.query_stride * 4);
     o = (float*)take(scratch, shape.rows * shape.o_stride * 4);
-    scores = (float*)take(scratch, M::BLOCK * SCORE_STRIDE * 4);
-    weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, M::BLOCK * SCORE_STRIDE * 4);
+    scores = (float*)take(scratch, shape.block * SCORE_STRIDE * 4);
+    weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, shape.block * SCORE_STRIDE * 4);
     maximum = (float*)take(scratch, shape.rows * 4);
     sum = (float*)take(scratch, shape.rows * 4);
     held = (int64_t*)take(scratch, shape.slots * 8);
@@ -194,7 +199,7 @@ struct Packed {
     key_rows = (const T**)take(scratch, TILE * 8);
     value_rows = (const T**)take(scratch, TILE * 8);
     for (int64_t i = 0; i < shape.slots; i++) held[i] = -1;
-    __builtin_memset(weights, 0, M::BLOCK * SCORE_STRIDE * 4);
+    __builtin_memset(weights, 0, shape.block * SCORE_STRIDE * 4);
   }
 
   // The packed keys [first + TILE * index, ...) of the item, `n` of them.
@@ -281,9 +286,9 @@ struct Packed {
     vstore(sum + first + row, vfma(vload(sum + first + row), rescale, vsums(lanes)));
   }
 
-  // One tile of keys for rows [first, first + BLOCK) of `rows` in the query tile.
+  // One tile of keys for rows [first, first + shape.block) of `rows` in the query tile.
   void attend_block(const float* keys, int64_t key, int64_t n, int64_t first, int64_t rows) {
-    const int64_t count = smaller(M::BLOCK, rows - first), padded_rows = round_up(count, M::ROWS);
+    const int64_t count = smaller(shape.block, rows - first), padded_rows = round_up(count, M::ROWS);
     Keys seen{key + n, key};
     for (int64_t row = first; row < first + count; row++)
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
@@ -304,7 +309,7 @@ struct Packed {
 
   // Queries [from, to) of the request over keys `range` of the item.
   void attend_queries(int64_t from, int64_t to, Keys range, float* partial) {
-    const int64_t rows = (to - from) * group, padded = round_up(rows, M::BLOCK);
+    const int64_t rows = (to - from) * group, padded = round_up(rows, shape.block);
     begin = from;
     Keys seen{range.end, range.begin};
     for (int64_t row = 0; row < rows; row++) {
@@ -322,7 +327,7 @@ struct Packed {
     for (int64_t index = (seen.begin - range.begin) / TILE; range.begin + index * TILE < seen.end; index++) {
       const int64_t key = range.begin + index * TILE, n = smaller(TILE, range.end - key);
       const float* keys = tile(index, key, n);
-      for (int64_t first = 0; first < rows; first += M::BLOCK) attend_block(keys, key, n, first, rows);
+      for (int64_t first = 0; first < rows; first += shape.block) attend_block(keys, key, n, first, rows);
     }
     for (int64_t row = 0; row < rows; row++) Pack<T, M>::output(o + row * shape.o_stride, shape.columns);
     Item part = item;

@@ -10,6 +10,8 @@ static inline V vzero() { return _mm256_setzero_ps(); }
 static inline V vset(float x) { return _mm256_set1_ps(x); }
 static inline V vload(const float* p) { return _mm256_loadu_ps(p); }
 static inline void vstore(float* p, V v) { _mm256_storeu_ps(p, v); }
+#define V1_STREAMS
+static inline void vstream(float* p, V v) { _mm256_stream_ps(p, v); }
 static inline V vadd(V a, V b) { return _mm256_add_ps(a, b); }
 static inline V vsub(V a, V b) { return _mm256_sub_ps(a, b); }
 static inline V vmul(V a, V b) { return _mm256_mul_ps(a, b); }

@@ -11,6 +11,8 @@ static inline V vzero() { return _mm512_setzero_ps(); }
 static inline V vset(float x) { return _mm512_set1_ps(x); }
 static inline V vload(const float* p) { return _mm512_loadu_ps(p); }
 static inline void vstore(float* p, V v) { _mm512_storeu_ps(p, v); }
+#define V1_STREAMS
+static inline void vstream(float* p, V v) { _mm512_stream_ps(p, v); }
 static inline V vadd(V a, V b) { return _mm512_add_ps(a, b); }
 static inline V vsub(V a, V b) { return _mm512_sub_ps(a, b); }
 static inline V vmul(V a, V b) { return _mm512_mul_ps(a, b); }

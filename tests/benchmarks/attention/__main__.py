@@ -78,6 +78,9 @@ def main() -> None:
     )
     parser.add_argument("--peers", default="", help="parts of peers' names, with commas; default: all that are here")
     parser.add_argument(
+        "--flex", action="store_true", help="measure flex_attention, too (compiled: 10 s and more a cell)"
+    )
+    parser.add_argument(
         "--isa", help="instruction set of v1_cpu (V1_CPU_ISA); any but amx keeps the peers from AMX, too"
     )
     parser.add_argument("--budget", type=float, default=1.0, help="seconds per cell (at least 7 rounds are run)")
@@ -91,7 +94,7 @@ def main() -> None:
         os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"  # torch and sgl multiply by it
     if reason := select.unavailable("native"):
         parser.error(f"there is nothing to measure: the native kernel is not here ({reason})")
-    peers, missing = available(tiles)
+    peers, missing = available(tiles, options.flex)
     peers = [Read(), *peers]
     if options.peers:
         peers = [p for p in peers if any(part in p.name for part in options.peers.split(","))]

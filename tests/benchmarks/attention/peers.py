@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from cases import Case, Tensors, build
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import v1_cpu
 
@@ -237,7 +239,7 @@ class Sdpa(Peer):
     name = "torch SDPA (dense)"
 
     def prepare(self, case: Case, data: Tensors) -> Run:
-        h, kh, d = case.heads
+        _, kh, d = case.heads
         if case.features or case.cache_dtype:
             raise Unsupported("plain causal attention only")
         if any(q not in (1, n) for q, n in case.requests):
@@ -250,23 +252,89 @@ class Sdpa(Peer):
             calls.append((data.query[starts[row] : starts[row + 1]].transpose(0, 1)[None], key, value, q > 1))
 
         def run(_: int) -> Any:
-            for query, key, value, causal in calls:
-                torch.nn.functional.scaled_dot_product_attention(
-                    query, key, value, is_causal=causal, enable_gqa=h != kh
-                )
+            for call in calls:
+                self.attend(*call)
+
+        run(0)
+        return run
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, is_causal=causal, enable_gqa=query.shape[1] != key.shape[1]
+        )
+
+
+class Zentorch(Sdpa):
+    """AMD's zentorch: its operator on dense keys and values. It has none for a paged cache."""
+
+    name = "zentorch (dense)"
+
+    def __init__(self) -> None:
+        import zentorch  # noqa: F401  # registers the operator
+
+        self.operator = torch.ops.zentorch.zentorch_sdpa
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Any:
+        return self.operator(query, key, value, 0.0, causal)
+
+
+class Flex(Peer):
+    """torch's flex_attention, compiled for the cell's shapes, on dense keys and values; masks and logits as functions."""
+
+    name = "torch flex (dense)"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        h, kh, d = case.heads
+        if case.cache_dtype or "sinks" in case.features:
+            raise Unsupported("no float8, and no sinks on CPUs, where it returns no lse")
+        if len(set(case.requests)) > 1:
+            raise Unsupported("requests of one length only: another is another program")
+        torch.compiler.reset()  # programs of other cells count towards its limit
+        batch, (queries, context) = len(case.requests), case.requests[0]
+        window, offset = case.features.get("sliding_window", context), context - queries
+        cap, slopes = case.features.get("logits_soft_cap"), case.features.get("alibi_slopes")
+
+        def seen(_b: Tensor, _h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            return (k <= q + offset) & (k > q + offset - window)
+
+        def logit(x: Tensor, _b: Tensor, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+            x = x if cap is None else cap * torch.tanh(x / cap)
+            return x if slopes is None else x + slopes[head] * (k - q - offset)
+
+        plain_decode = queries == 1 and window >= context
+        mask = None if plain_decode else create_block_mask(seen, None, None, queries, context, device="cpu")
+        query = data.query.view(batch, queries, h, d).transpose(1, 2)
+        size, flat = batch * context * kh * d, data.kv_cache.flatten()
+        dense = [
+            [flat[(2 * copy + i) * size :][:size].view(batch, kh, context, d) for i in (0, 1)]
+            for copy in range(len(data.block_tables))
+        ]
+        attend = torch.compile(flex_attention, dynamic=False)
+        score_mod = None if cap is None and slopes is None else logit
+
+        def run(i: int) -> Any:
+            with torch.no_grad():
+                key, value = dense[i % len(dense)]
+                return attend(query, key, value, score_mod=score_mod, block_mask=mask, enable_gqa=h != kh)
 
         run(0)
         return run
 
 
-def available(tiles: bool = True) -> tuple[list[Peer], list[str]]:
+def available(tiles: bool = True, flex: bool = False) -> tuple[list[Peer], list[str]]:
     """The peers of this environment, ours first, and what is missing; without `tiles` none may use AMX."""
     peers: list[Peer] = [Ours("native")]
     missing = []
-    makers: list[tuple[str, Callable[[], Peer]]] = [(Vllm.name, lambda: Vllm(tiles)), (Sgl.name, Sgl)]
+    makers: list[tuple[str, Callable[[], Peer]]] = [
+        (Vllm.name, lambda: Vllm(tiles)),
+        (Sgl.name, Sgl),
+        (Zentorch.name, Zentorch),
+    ]
     for name, make in makers:
         try:
             peers.append(make())
         except Exception as error:  # a peer that is broken here is only absent
             missing.append(f"{name}: {type(error).__name__}: {error}")
-    return [*peers, Sdpa(), OneThread(), Plain()], missing
+    if not flex:
+        missing.append(f"{Flex.name}: asked for by --flex, as each cell is compiled")
+    return [*peers, Sdpa(), *([Flex()] if flex else []), OneThread(), Plain()], missing

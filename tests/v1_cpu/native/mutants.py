@@ -95,6 +95,15 @@ SITES = [
         "l.cap = float(c.soft_cap);",
         {"soft cap dropped": "l.cap = 0;", "soft cap halved": "l.cap = float(c.soft_cap / 2);"},
     ),
+    Site(
+        "softmax.h",
+        "CAP ? l.scale / l.cap * 2 * LOG2E : l.scale * LOG2E",
+        {
+            "capped logits with half their factor": "CAP ? l.scale / l.cap * LOG2E : l.scale * LOG2E",
+            "capped logits in the wrong base": "CAP ? l.scale / l.cap * 2 : l.scale * LOG2E",
+        },
+    ),
+    Site("softmax.h", "l.cap * LOG2E * -2", {"cap of capped logits in the wrong base": "l.cap * -2"}),
     Site("softmax.h", "float(key - p)", {"alibi sign": "-float(key - p)", "alibi off by one": "float(key - p + 1)"}),
     Site("direct.h", "c.alibi_slopes[head]", {"alibi of the wrong head (direct)": "c.alibi_slopes[0]"}),
     Site(
@@ -250,8 +259,8 @@ SITES = [
     ),
     Site(
         "amx_decode.h",
-        "shape.converted ? converted_element(e) : e",
-        {"order of converted elements forgotten (tiles)": "e"},
+        "converted_element(32 * step + i)",
+        {"order of converted elements forgotten (tiles)": "32 * step + i"},
         "amx",
     ),
     Site(
@@ -261,6 +270,26 @@ SITES = [
         "amx",
     ),
     Site("amx.h", "rows - r > 16", {"only sixteen rows of thirty-two (tiles)": "false"}, "amx"),
+    Site(
+        "amx.h",
+        "STORE_BLOCK(0);\n      BEGIN_BLOCK(0);",
+        {"an accumulator stored after the next block has begun (tiles)": "BEGIN_BLOCK(0); STORE_BLOCK(0);"},
+        "amx",
+    ),
+    Site(
+        "amx.h",
+        "_tile_dpbf16ps(2, 5, 6);\n        BEGIN_BLOCK(3);",
+        {
+            "an accumulator stored twice, the second time too late (tiles)": "_tile_dpbf16ps(2, 5, 6); BEGIN_BLOCK(3); STORE_BLOCK(3);"
+        },
+        "amx",
+    ),
+    Site(
+        "amx.h",
+        "done = c0;",
+        {"an accumulator stored where the first block was (tiles)": "done = done ? done : c0;"},
+        "amx",
+    ),
 ]
 
 

@@ -220,3 +220,26 @@ def test_without_amx_slow_dot_products_are_not_chosen_unasked() -> None:
     done = child(SMALL_SIGNAL_STACK + "import v1_cpu\nprint(v1_cpu.which().isa)", V1_CPU_KERNEL="native")
     intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text()
     assert done.stdout.strip() == ("avx512" if intel else "avx512_bf16"), done.stderr[-2000:]
+
+
+WRITTEN_ROWS = [
+    pytest.param(64, 0, id="rows of whole cache lines"),
+    pytest.param(64, 5, id="as many bytes across cache lines"),
+    pytest.param(80, 0, id="rows that end within a cache line"),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(("head_size", "skipped"), WRITTEN_ROWS)
+@pytest.mark.parametrize("tokens", [3, 700], ids="{} tokens".format)
+def test_a_write_changes_its_slots_and_nothing_else(
+    tokens: int, head_size: int, skipped: int, dtype: torch.dtype
+) -> None:
+    shape = (64, 2, 16, 2 * head_size)
+    memory = torch.randn(skipped + torch.Size(shape).numel()).to(dtype)
+    cache, wanted = memory[skipped:].view(shape), memory[skipped:].clone().view(shape)
+    slots = torch.randperm(64 * 16)[:tokens]
+    key, value = torch.randn(2, tokens, 2, head_size).to(dtype)
+    wanted[slots // 16, :, slots % 16] = torch.cat([key, value], -1)
+    v1_cpu.write_kv_cache(key, value, cache, slots, kernel="native")
+    assert torch.equal(cache, wanted)
