@@ -334,6 +334,11 @@ def test_a_member_that_the_base_lost_is_found(text: str, severity: Severity) -> 
             id="a base that nobody knows",
         ),
         pytest.param(
+            "from other import *\n"
+            + CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", "(CpuPlatform, Mixin)"),
+            id="a base of a star import",
+        ),
+        pytest.param(
             CLASS.format("super().supports_v1(x) if hasattr(CpuPlatform, 'supports_v1') else True"),
             id="code that asks first",
         ),
@@ -348,7 +353,8 @@ def test_a_member_that_the_base_lost_is_found(text: str, severity: Severity) -> 
         ),
         pytest.param(CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", ""), id="no base"),
         pytest.param(
-            "import x\n@x.adds\n" + CLASS.split("Config\n")[1].format("cls.supports_v1(x)"), id="a decorated class"
+            "import x\n" + CLASS.format("cls.supports_v1(x)").replace("class P", "@x.adds\nclass P"),
+            id="a decorated class",
         ),
         pytest.param(
             "import torch\nfrom vllm.model_executor.layers.linear import LinearBase\n"
