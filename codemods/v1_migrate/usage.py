@@ -6,6 +6,7 @@ largest number counts.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from .findings import Finding
 
+_Lines = tuple[int, int]  # first and last
 _FIELDS = {"name": str, "rule": str, "file": str, "line": int, "count": int, "process": str}
 
 
@@ -73,7 +75,10 @@ def read(path: Path) -> list[Use]:
 
 
 def join(uses: Iterable[Use], root: Path, findings: Iterable[Finding]) -> Usage:
-    """Lays the uses beside the findings: by file, line and name; else, as lines move, by file and name."""
+    """Lays the uses beside the findings: by file, statement and name; else, as lines move, by file and name.
+
+    Of a statement over several lines, a program that runs is at one line, and reading points at another.
+    """
     by_file: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
         by_file[finding.path].append(finding)
@@ -81,6 +86,7 @@ def join(uses: Iterable[Use], root: Path, findings: Iterable[Finding]) -> Usage:
     of_file: Counter[str] = Counter()
     unseen: list[Use] = []
     elsewhere: list[Use] = []
+    statements: dict[str, list[_Lines]] = {}
     total = 0
     for use in uses:
         total += use.count
@@ -89,7 +95,9 @@ def join(uses: Iterable[Use], root: Path, findings: Iterable[Finding]) -> Usage:
             elsewhere.append(use)
             continue
         of_file[rel] += use.count
-        met = _met(use, by_file.get(rel, []))
+        if rel not in statements:
+            statements[rel] = _statements(_base(root) / rel)
+        met = _met(use, by_file.get(rel, []), statements[rel])
         if met is None:
             unseen.append(Use(rel, use.line, use.name, use.rule, use.count))
         else:
@@ -101,24 +109,73 @@ def _ranked(uses: list[Use]) -> tuple[Use, ...]:
     return tuple(sorted(uses, key=lambda use: (-use.count, use.file, use.line)))
 
 
-def _met(use: Use, findings: list[Finding]) -> Finding | None:
-    """The finding that speaks of a use."""
-    related = [f for f in findings if f.name and (_within(f.name, use.name) or _within(use.name, f.name))]
-    here = [f for f in related if f.line <= use.line <= f.end_line]
-    exact = [f for f in here if f.name == use.name]
-    if exact or here:
-        return (exact or here)[0]
-    at_line = [f for f in findings if f.line <= use.line <= f.end_line and f.rule == use.rule]
-    return (at_line or [f for f in related if f.name == use.name] or [None])[0]  # type: ignore[list-item]
+def _met(use: Use, findings: list[Finding], statements: list[_Lines]) -> Finding | None:
+    """The finding that speaks of a use: the nearest of those that say the most alike."""
+    first, last = min(
+        (lines for lines in statements if lines[0] <= use.line <= lines[1]),
+        key=lambda lines: lines[1] - lines[0],
+        default=(use.line, use.line),
+    )
+    best: tuple[tuple[int, bool, bool, int], Finding] | None = None
+    for finding in findings:
+        at_line = finding.line <= use.line <= finding.end_line
+        near = at_line or (finding.line <= last and finding.end_line >= first)
+        likeness = _likeness(use, finding, at_line, near)
+        if likeness is not None:
+            away = 0 if at_line else abs(finding.line - use.line)
+            key = (likeness, finding.rule != use.rule, finding.line < use.line, away)
+            best = (key, finding) if best is None or key < best[0] else best
+    return best[1] if best is not None else None
+
+
+def _likeness(use: Use, finding: Finding, at_line: bool, near: bool) -> int | None:
+    """How sure it is that a finding speaks of a use, 0 for the most; None if it does not."""
+    exact = finding.name == use.name
+    if exact and near:
+        return 0 if at_line else 1
+    if near and finding.name and (_within(finding.name, use.name) or _within(use.name, finding.name)):
+        return 2 if at_line else 3
+    if finding.rule == use.rule and near and finding.name.rpartition(".")[2] == use.name.rpartition(".")[2]:
+        return 4  # `vllm.EngineArgs` and `vllm.engine.arg_utils.EngineArgs`
+    if finding.rule == use.rule and at_line:
+        return 5
+    return 6 if exact else None
+
+
+def _statements(path: Path) -> list[_Lines]:
+    """First and last lines of a file's statements; of those with a body, what stands above it, decorators included."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []  # no Python; the line itself counts
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None) or getattr(node, "cases", None)
+            inner = body[0] if body else None
+            last = (node.end_lineno or node.lineno) if inner is None else max(node.lineno, _start(inner) - 1)
+            found.append((_start(node), last))
+    return found
+
+
+def _start(node: ast.AST) -> int:
+    """The first line, of a decorator if there is one."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", None) or []
+    head = node.pattern if isinstance(node, ast.match_case) else node
+    lines: list[int] = [getattr(each, "lineno", 1) for each in (head, *decorators)]
+    return min(lines)
 
 
 def _within(outer: str, inner: str) -> bool:
     return inner == outer or inner.startswith(f"{outer}.")
 
 
+def _base(root: Path) -> Path:
+    return root if root.is_dir() else root.parent
+
+
 def _below(file: str, root: Path) -> str | None:
-    base = root if root.is_dir() else root.parent
-    relative = os.path.relpath(os.path.realpath(file), os.path.realpath(base))
+    relative = os.path.relpath(os.path.realpath(file), os.path.realpath(_base(root)))
     return None if relative.startswith("..") or os.path.isabs(relative) else relative.replace(os.sep, "/")
 
 

@@ -25,7 +25,7 @@ _ASKING = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr, ast.
 def guarded_lines(filename: str, errors: frozenset[str], strict: bool) -> tuple[tuple[int, int], ...]:
     """The lines of a file that have an answer to one of `errors`. `strict`: only where the handler names it."""
     found: list[tuple[int, int]] = []
-    for node in ast.walk(_tree(filename)):
+    for node in ast.walk(parsed(filename)):
         if isinstance(node, ast.Try | ast.With) and _answered(node, errors, strict):
             found.extend(_own_lines(node.body))
     return tuple(found)
@@ -35,7 +35,7 @@ def guarded_lines(filename: str, errors: frozenset[str], strict: bool) -> tuple[
 def probes(filename: str) -> frozenset[tuple[int, str]]:
     """(line, name) of each hasattr(x, "name") and getattr(x, "name", default); `ANY` for a name that is computed."""
     found: set[tuple[int, str]] = set()
-    for node in ast.walk(_tree(filename)):
+    for node in ast.walk(parsed(filename)):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("hasattr", "getattr"):
             wanted = 2 if getattr(node.func, "id", "") == "hasattr" else 3
             if len(node.args) == wanted:
@@ -48,7 +48,7 @@ def probes(filename: str) -> frozenset[tuple[int, str]]:
 def named_in_text(filename: str) -> frozenset[tuple[int, str]]:
     """(line, name) of each hasattr(x, "name") and getattr(x, "name", ...) whose name is written out."""
     found: set[tuple[int, str]] = set()
-    for node in ast.walk(_tree(filename)):
+    for node in ast.walk(parsed(filename)):
         if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in ("hasattr", "getattr"):
             continue
         name = node.args[1] if len(node.args) > 1 else None
@@ -58,7 +58,7 @@ def named_in_text(filename: str) -> frozenset[tuple[int, str]]:
 
 
 @lru_cache(maxsize=64)
-def _tree(filename: str) -> ast.Module:
+def parsed(filename: str) -> ast.Module:
     """The source of a file; empty where there is none to be had."""
     try:
         return ast.parse("".join(linecache.getlines(filename)))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import callables, members, overrides, platform_calls, renamed, structs, switch
+from . import callables, members, overrides, patches, platform_calls, renamed, structs, switch
 from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
@@ -33,30 +33,19 @@ class LegacyModule(ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         """A patch. Where the name is the same object elsewhere, it is replaced there, too: that is what is meant."""
         server: Server = self.__dict__["_v1_server"]
-        legacy = None if name.startswith("__") else server.table.find(f"{self.__name__}.{name}")
-        if legacy is not None and not isinstance(value, ModuleType):
-            home = server.home(self.__name__, name)
-            text = f"`{legacy.dotted}` is replaced, " + (
-                f"as is `{legacy.new}`." if home else "which vLLM does not see."
-            )
-            server.say("V1M006", legacy.dotted, f"{text} {legacy.headline}", legacy.since)
-            if home is not None:
-                _originals.setdefault((self.__name__, name), (home, home.__dict__.get(legacy.new.rpartition(".")[2])))
-                setattr(home, legacy.new.rpartition(".")[2], value)
-        super().__setattr__(name, value)
+        if (
+            name.startswith("__")
+            or isinstance(value, ModuleType)
+            or not patches.ends(self.__name__, name, value, server)
+        ):
+            super().__setattr__(name, value)
+        else:
+            self.__dict__.pop(name, None)
 
     def __delattr__(self, name: str) -> None:
         """The end of a patch."""
-        home, original = _originals.pop((self.__name__, name), (None, None))
-        if home is not None:
-            server: Server = self.__dict__["_v1_server"]
-            legacy = server.table.find(f"{self.__name__}.{name}")
-            assert legacy is not None
-            setattr(home, legacy.new.rpartition(".")[2], original)
+        patches.end(self.__name__, name)
         super().__delattr__(name)
-
-
-_originals: dict[tuple[str, str], tuple[ModuleType, Any]] = {}  # what stood in vLLM's modules before a patch
 
 
 def make_legacy(module: ModuleType, server: Server) -> None:
@@ -88,12 +77,12 @@ def hook(module: ModuleType, server: Server) -> Callable[[], None] | None:
 
     __getattr__._v1_compat = True  # type: ignore[attr-defined]
     module.__dict__[HOOK] = __getattr__
-    undo_more = _more(module, server)
+    undos = [back for back in (_more(module, server), patches.watch(module)) if back is not None]
 
     def undo() -> None:
         alive[0] = False
-        if undo_more is not None:
-            undo_more()
+        while undos:
+            undos.pop()()
         if module.__dict__.get(HOOK) is __getattr__:
             if own is None:
                 del module.__dict__[HOOK]

@@ -6,22 +6,20 @@ Frames of importlib, of the standard library, of a test runner, of vLLM and of t
 from __future__ import annotations
 
 import dis
-import inspect
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 
+from .decorators import MOCK, decorated, line_of
 from .guards import ANY, ATTRIBUTE, IMPORT, TYPE, guarded_lines, named_in_text, probes
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _FIND_SPEC = ("<frozen importlib.util>", f"importlib{os.sep}util.py")
 _IMPORTLIB = ("<frozen importlib", f"{_STDLIB}importlib{os.sep}")
-_MOCK = (f"{os.sep}unittest{os.sep}mock.py", f"{os.sep}mock{os.sep}mock.py")
-_BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *_MOCK)  # what calls an operator that is written in Python; `mock`
+_BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *MOCK)  # what calls an operator that is written in Python; `mock`
 _RUNNERS = tuple(f"{os.sep}{package}{os.sep}" for package in ("_pytest", "pluggy", "pytest_mock"))
 _DISPATCH = tuple(f"{_OURS}{name}.py" for name in ("finder", "modules", "place"))
 _IMPORTS = frozenset({dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]})
@@ -54,8 +52,7 @@ def user_place(vllm_folder: str = "") -> Place:
     """The innermost line that belongs to somebody else than the machinery; a decorator's, where `mock` decorates."""
     found = _user(sys._getframe(1), vllm_folder) or sys._getframe(1)
     if isinstance(found, FunctionType):
-        code = found.__code__
-        return Place(code.co_filename, code.co_firstlineno, found.__globals__.get("__name__", "<unknown>"))
+        return Place(*line_of(found, sys._getframe(1)))
     return Place(found.f_code.co_filename, found.f_lineno, found.f_globals.get("__name__", "<unknown>"))
 
 
@@ -63,7 +60,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
     """What the stack says about the import of `fullname` that is going on."""
     asked, through_list, probing, as_attribute = fullname, False, False, False
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and _machinery(frame.f_code.co_filename) and _decorated(frame) is None:
+    while frame is not None and _machinery(frame.f_code.co_filename) and decorated(frame) is None:
         code = frame.f_code
         if code.co_filename.startswith("<frozen importlib"):
             if code.co_name == "_handle_fromlist":
@@ -76,7 +73,7 @@ def request_for(fullname: str, vllm_folder: str = "") -> Request:
             probing = True
         as_attribute = as_attribute or (code.co_name == "take" and code.co_filename.startswith(_OURS))
         frame = frame.f_back
-    nearest = frame if frame is None or _decorated(frame) is None else None
+    nearest = frame if frame is None or decorated(frame) is None else None
     statement, names = _import_statement(nearest) if nearest is not None else (False, ())
     user = _user(frame, vllm_folder) or nearest
     askers = (nearest, user if isinstance(user, FrameType) else None)
@@ -179,19 +176,10 @@ def _nearest_frame() -> FrameType | None:
     """The innermost frame that is not machinery; None where that is a decorator of `mock`, which asks nothing."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _machinery(frame.f_code.co_filename):
-        if _decorated(frame) is not None:
+        if decorated(frame) is not None:
             return None
         frame = frame.f_back
     return frame
-
-
-def _decorated(frame: FrameType) -> FunctionType | None:
-    """The function that `mock.patch` decorates, if this frame is its wrapper."""
-    if frame.f_code.co_name not in ("patched", "_inner") or not frame.f_code.co_filename.endswith(_MOCK):
-        return None
-    function: Callable[..., object] | None = frame.f_locals.get("func") or frame.f_locals.get("f")
-    found = inspect.unwrap(function) if function is not None else None
-    return found if isinstance(found, FunctionType) else None
 
 
 def _machinery(filename: str) -> bool:
@@ -212,9 +200,9 @@ def _user(frame: FrameType | None, vllm_folder: str) -> FrameType | FunctionType
     fallback = None
     while frame is not None:
         filename = frame.f_code.co_filename
-        decorated = _decorated(frame)
-        if decorated is not None:
-            return decorated
+        function = decorated(frame)
+        if function is not None:
+            return function
         if not _machinery(filename) and not frame.f_globals.get("__name__", "").startswith("v1_compat."):
             if not _within(filename, vllm_folder):
                 return frame

@@ -53,7 +53,10 @@ class Shim:
                     self._loaded(module)
 
     def stop(self) -> None:
-        """Put everything back: finder, hooks, stand-ins, environment."""
+        """Put everything back: finder, hooks, stand-ins, patches through old names, environment."""
+        patches = sys.modules.get(f"{__package__}.patches")
+        if patches is not None:
+            patches.end_all()
         if self.finder in sys.meta_path:
             sys.meta_path.remove(self.finder)
         while self._undo:

@@ -65,9 +65,44 @@ PLACES = [
         id="a decorated coroutine, under two patches, in a try",
     ),
     pytest.param(
-        "import io\nimport unittest\nfrom unittest import mock\n\n\nclass T(unittest.TestCase):\n    @mock.patch.dict('os.environ', x='1')  # V1M003,V1M003\n    @mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')\n    def test_x(self, m):\n        pass\n\n\n"
+        "import io\nimport unittest\nfrom unittest import mock\n\n\nclass T(unittest.TestCase):\n    @mock.patch.dict('os.environ', x='1')\n    @mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')  # V1M003,V1M003\n    def test_x(self, m):\n        pass\n\n\n"
         "result = unittest.TextTestRunner(stream=io.StringIO()).run(T('test_x'))\nassert result.wasSuccessful()\n",
         id="unittest calls the decorated test",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch.dict('os.environ', x='1')\n@mock.patch('os.sep', '+')\n@mock.patch(\n    'vllm.utils.cdiv', 1\n)  # after\n"
+        "def f():\n    pass\n\n\nf()\n".replace("@mock.patch(\n", "@mock.patch(  # V1M001,V1M006\n"),
+        id="of several decorators the one that patches, over several lines",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('vllm.utils.cdiv', 1)  # V1M001,V1M006\n@mock.patch('vllm.utils.run_once', 1)  # V1M001,V1M006\n"
+        "def f():\n    pass\n\n\nf()\n",
+        id="two patches, each at its own line",
+    ),
+    pytest.param(
+        "from unittest import mock\nimport vllm.utils as u\n\n\n@mock.patch('os.sep', '+')\n@mock.patch.object(u, 'cdiv', 1)  # V1M001,V1M006\n"
+        "def f():\n    pass\n\n\nf()\n",
+        id="patch.object",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('os.sep', '+')\n@mock.patch.multiple('vllm.utils', cdiv=1)  # V1M001,V1M006\n"
+        "def f():\n    pass\n\n\nf()\n",
+        id="patch.multiple",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch('os.sep', '+')\n@mock.patch('vllm.worker.cpu_worker.CPUWorker.load_model')  # V1M003,V1M003\n"
+        "class T:\n    def test_x(self, m):\n        pass\n\n    @staticmethod\n    def other():\n        pass\n\n\nT().test_x()\n",
+        id="a class under a patch",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\nclass Base:\n    def test_x(self):\n        pass\n\n\n@mock.patch('os.sep', '+')\n@mock.patch('vllm.utils.cdiv', 1)  # V1M001,V1M006\n"
+        "class T(Base):\n    pass\n\n\nT().test_x()\n",
+        id="a class under a patch, and a test that it inherits",
+    ),
+    pytest.param(
+        "from unittest import mock\nWHERE = 'vllm.utils'\n\n\n@mock.patch(WHERE + '.cdiv', 1)  # V1M001,V1M006\n@mock.patch('os.sep', '+')\n"
+        "def f():\n    pass\n\n\nf()\n",
+        id="a path that is put together is the first decorator's",
     ),
     pytest.param(
         "import pytest\np = pytest.MonkeyPatch()\np.setattr('vllm.worker.cpu_worker.CPUWorker.load_model', 1)  # V1M003,V1M003\n"
@@ -96,7 +131,8 @@ def expected(text: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("text", PLACES)
 def test_warnings_point_at_the_line(vllm: Path, run: Callable[..., Any], text: str) -> None:
     said = run(text)
-    assert [(s.file, s.line, s.rule) for s in said] == [("script.py", line, rule) for line, rule in expected(text)]
+    found = sorted((s.file, s.line, s.rule) for s in said)  # of two decorators the lower one comes first
+    assert found == [("script.py", line, rule) for line, rule in expected(text)]
 
 
 def test_a_reexport_is_warned_of_where_it_is_written(vllm: Path, run: Callable[..., Any], tmp_path: Path) -> None:

@@ -15,7 +15,11 @@ from .tree import absolute
 
 _VERSION = re.compile(r"version|use_v1|is_v1\b|is_v1_|vllm_v\d", re.IGNORECASE)
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
+_FAILED_IMPORT = {"ImportError", "ModuleNotFoundError"}
+_BROAD = {"Exception", "BaseException"}
+_SUPPRESSORS = {"suppress", "raises"}  # contextlib's; pytest's, which expects the failure
 _PROBES = {"hasattr", "find_spec", "is_set"}
+_TRIES = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Pass)
 
 
 def version_guard(path: Path | None, node: ast.AST) -> ast.AST | None:
@@ -75,6 +79,47 @@ def _catches_import_error(trial: ast.Try) -> bool:
             if name in _IMPORT_ERRORS:
                 return True
     return False
+
+
+def goes_on_without(path: Path | None) -> bool:
+    """An import at this place may fail, and the code around it has an answer: it takes its way without V0's names.
+
+    A handler that raises again is none. One that catches everything is meant for it where nothing else is tried.
+    """
+    while path is not None:
+        parent, field_name, path = path
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        if isinstance(parent, ast.Try | ast.With) and field_name == "body" and _answers(parent):
+            return True
+    return False
+
+
+def _answers(node: ast.Try | ast.With) -> bool:
+    only_tries = all(isinstance(statement, _TRIES) for statement in node.body)
+    for names, goes_on in _caught(node):
+        if names & _FAILED_IMPORT or (names & _BROAD and only_tries):
+            return goes_on
+    return False
+
+
+def _caught(node: ast.Try | ast.With) -> Iterator[tuple[set[str], bool]]:
+    """The names of the errors that are caught, in their order, and whether the code goes on then."""
+    if isinstance(node, ast.Try):
+        for handler in node.handlers:
+            names = _BROAD if handler.type is None else _names_in(handler.type)
+            yield names, not isinstance(handler.body[-1], ast.Raise)
+        return
+    for item in node.items:
+        call = item.context_expr
+        called = call.func if isinstance(call, ast.Call) else call
+        name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+        if isinstance(call, ast.Call) and name in _SUPPRESSORS:
+            yield set().union(*map(_names_in, call.args)), True
+
+
+def _names_in(expression: ast.expr) -> set[str]:
+    return {getattr(node, "id", getattr(node, "attr", "")) for node in ast.walk(expression)}
 
 
 def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bool]) -> bool:

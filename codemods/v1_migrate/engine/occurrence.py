@@ -24,7 +24,7 @@ class Occurrence:
     end: int
     form: Form
     role: Role
-    guard: str = ""  # "" | "twin" | "version" | "probe": why the old name is there on purpose
+    guard: str = ""  # "" | "twin" | "version" | "probe" | "trial": why the old name is there on purpose
     primary: bool = True
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided

@@ -85,6 +85,8 @@ class _ImportFinder(Finder):
             return occurrence, ""
         new, reason = self._destination(imported, verdict, uses, roles)
         if self.file.settings.bridge and self._needs_bridge(imported, verdict, new, uses):
+            if guards.goes_on_without(imported.path):  # is right on both engines, and the bridge never fails
+                return replace(occurrence, guard="trial"), ""
             new = bridged(imported.dotted)
         if not new:
             return replace(occurrence, reason=reason), ""

@@ -12,7 +12,7 @@ from .bridge import bridged
 from .context import PythonFile
 from .occurrence import Claim, Finder, Form, Occurrence
 from .references import Role
-from .scopes import Node, ancestors
+from .scopes import Node, Path, ancestors
 from .verdicts import Verdict
 
 IMPORTED_ONLY = "the module only imported it"
@@ -95,8 +95,9 @@ class TextFinder(Finder):
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
         guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
+        guard = guard or ("probe" if _asks_for_module(found) else "")
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
-        if self._bridge_string(occurrence, value, literal):
+        if self._bridge_string(occurrence, value, literal, found.path):
             return
         movable = verdict.movable or (verdict.fate == "contract" and verdict.new and self.file.settings.unsafe)
         if not movable or guard or self.file.legacy:
@@ -121,7 +122,7 @@ class TextFinder(Finder):
             occurrence = replace(occurrence, edits=(Edit(at, at + len(value), value, new),))
         self.out.append(occurrence)
 
-    def _bridge_string(self, occurrence: Occurrence, value: str, literal: str) -> bool:
+    def _bridge_string(self, occurrence: Occurrence, value: str, literal: str, path: Path | None) -> bool:
         """With --bridge: the path of a class that has no one place on both engines goes to the bridge."""
         settings, verdict = self.file.settings, occurrence.verdict
         if not settings.bridge or occurrence.role != "value" or occurrence.guard or self.file.legacy:
@@ -131,6 +132,9 @@ class TextFinder(Finder):
         is_class = found.found is True and found.kind.endswith("class")
         if not is_class or (verdict.movable and not self.serves_one(dotted, verdict.new)) or literal.count(value) != 1:
             return False
+        if guards.goes_on_without(path):  # is right on both engines, and the bridge never fails
+            self.out.append(replace(occurrence, guard="trial"))
+            return True
         decided = replace(occurrence, destination=bridged(dotted))
         if not self.may_edit(decided):
             return False
@@ -191,6 +195,13 @@ def _is_operand(found: Node) -> bool:
             return isinstance(parent.op, ast.Add | ast.Mod)
         return isinstance(parent, ast.Attribute) and name == "value"
     return False
+
+
+def _asks_for_module(found: Node) -> bool:
+    """`find_spec("a.b")`: what is asked is whether the old module is there, and the answer guards imports of it."""
+    parent = found.path[0] if found.path else None
+    function = parent.func if isinstance(parent, ast.Call) else None
+    return "find_spec" in (getattr(function, "attr", ""), getattr(function, "id", ""))
 
 
 def _string_role(found: Node) -> Role:

@@ -34,6 +34,7 @@ _REASONS = {
     "twin": "the other arm of the `try` has a name that exists there",
     "version": "it stands behind a test of the version or the engine",
     "probe": "its presence is tested first",
+    "trial": "the code around it goes on without it",
 }
 
 

@@ -2,8 +2,9 @@
 
 ## What it does
 Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self) and
-looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. What only changed its name, or can
-be computed from the object alone, is rewritten; everything else is reported with the formula.
+looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. In a subclass it looks up what is
+read through `super()`, and the methods called on `self` and `cls` that no class of the file has. What only changed its
+name, or can be computed from the object alone, is rewritten; everything else is reported with the formula.
 
 ## Why
 An import that was moved says nothing about `metadata.prefill_metadata.seq_lens_tensor` four hundred lines further down.
@@ -37,6 +38,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.callees import callees_of
 from ..engine.guards import probed, version_guard
+from ..engine.inherited import inherited
 from ..engine.instances import Instance, Instances, instances_of
 from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
@@ -77,8 +79,25 @@ class MetadataField(Rule):
                 continue
             if not probed(use.path, use.attributes):
                 yield finding
+        yield from self._inherited(file)
         for found in file.model.nodes.get(ast.Call, ()):
             yield from self._replace(file, found, instances)
+
+    def _inherited(self, file: PythonFile) -> Iterator[Finding]:
+        for found in inherited(file):
+            use, name = found.use, found.node.attr
+            if version_guard(use.path, use.node) is not None or probed(use.path, (name,)):
+                continue
+            member = file.judge.judge(f"{found.base}.{name}")
+            setting = member_setting("field", found.base, name)
+            text = f"`{found.new}` has no `{name}` on vLLM {file.judge.target}"
+            if not found.through_super:
+                text += "; a subclass of yours may still have it"
+            start, end = name_span(file, found.node)
+            yield file.finding(
+                self.id, start, end, text, Severity.ERROR if found.through_super else Severity.WARNING,
+                advice=setting.advice if setting is not None else member.advice, name=found.base,
+            )  # fmt: skip
 
     def _use(self, file: PythonFile, use: Use, instances: Instances) -> Finding | None:
         instance, rest = owner_of(use, instances)

@@ -55,6 +55,54 @@ BRIDGED = [
         "from v1_compat.bridge.attention.backends.torch_sdpa import TorchSDPABackend\n\nTorchSDPABackend.get_kv_cache_shape(4, 16, 2, 64)\n",
         id="a class of which a method with another answer is called",
     ),
+    pytest.param(
+        "try:\n    from vllm.worker.cpu_worker import CPUCacheEngine\nexcept ImportError as e:\n    raise SystemExit(1) from e\n",
+        "try:\n    from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\nexcept ImportError as e:\n    raise SystemExit(1) from e\n",
+        id="a handler that raises has no answer",
+    ),
+    pytest.param(
+        "try:\n    from vllm.worker.cpu_worker import CPUCacheEngine\nexcept ValueError:\n    pass\n",
+        "try:\n    from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\nexcept ValueError:\n    pass\n",
+        id="a handler of another error",
+    ),
+    pytest.param(
+        "try:\n    from vllm.worker.cpu_worker import CPUCacheEngine\n    CPUCacheEngine(1)\nexcept Exception:\n    print(1)\n",
+        "try:\n    from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\n    CPUCacheEngine(1)\nexcept Exception:\n    print(1)\n",
+        id="a handler of everything around work",
+    ),
+    pytest.param(
+        "try:\n\n    def f():\n        from vllm.worker.cpu_worker import CPUCacheEngine\nexcept ImportError:\n    pass\n",
+        "try:\n\n    def f():\n        from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\nexcept ImportError:\n    pass\n",
+        id="a function that is defined in a try runs later",
+    ),
+    pytest.param(
+        "try:\n    import torch\nexcept ImportError:\n    from vllm.worker.cpu_worker import CPUCacheEngine\n",
+        "try:\n    import torch\nexcept ImportError:\n    from v1_compat.bridge.worker.cpu_worker import CPUCacheEngine\n",
+        id="an import in a handler",
+    ),
+]
+GUARDED = [
+    pytest.param("try:\n    {}\nexcept ImportError:\n    {} = None\n", id="a name that is None otherwise"),
+    pytest.param("try:\n    {}\n    HAS = True\nexcept ModuleNotFoundError:\n    HAS = False\n", id="a flag"),
+    pytest.param("try:\n    {}\nexcept (AttributeError, ImportError):\n    pass\n", id="one of several errors"),
+    pytest.param("try:\n    {}\nexcept Exception:\n    {} = None\n", id="everything, where only imports are tried"),
+    pytest.param("try:\n    {}\nexcept:\n    {} = None\n", id="a bare handler"),
+    pytest.param("def f():\n    try:\n        {}\n    except ImportError:\n        return None\n", id="in a function"),
+    pytest.param("import contextlib\n\nwith contextlib.suppress(ImportError):\n    {}\n", id="contextlib.suppress"),
+    pytest.param("import pytest\n\nwith pytest.raises(ImportError):\n    {}\n", id="a test that it fails"),
+    pytest.param("try:\n    if True:\n        {}\nexcept ImportError:\n    {} = None\n", id="deeper in the try"),
+    pytest.param(
+        "from importlib.util import find_spec\n\nif find_spec('vllm.worker') is not None:\n    {}\nelse:\n    {} = None\n",
+        id="find_spec",
+    ),
+    pytest.param("import vllm\n\nif hasattr(vllm, 'worker'):\n    {}\nelse:\n    {} = None\n", id="hasattr"),
+]
+STATEMENTS = [
+    pytest.param("from vllm.worker.worker_base import LoRANotSupportedWorkerBase", id="gone"),
+    pytest.param("from vllm.worker.cpu_worker import CPUWorker", id="another contract"),
+    pytest.param("from vllm.worker.worker_base import WorkerBase", id="two objects"),
+    pytest.param("from vllm.worker import cpu_worker", id="a module"),
+    pytest.param("import vllm.worker.cpu_worker as cpu_worker", id="a module under a name"),
 ]
 LEFT = [
     pytest.param("import vllm.core.scheduler\n\nvllm.core.scheduler.Scheduler\n", id="a chain on the name vllm"),
@@ -95,6 +143,35 @@ def test_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "code.py"
     path.write_text(text)
     assert run(path, "rewrite", "--bridge")[0] == text
+
+
+@pytest.mark.parametrize("guard", GUARDED)
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_an_import_that_may_fail_is_left(tmp_path: Path, guard: str, statement: str) -> None:
+    """The bridge's never fails: whoever tests for None afterwards would take V0's way on V1."""
+    path = tmp_path / "code.py"
+    text = guard.format(statement, statement.split()[-1])
+    path.write_text(text)
+    after, findings = run(path, "rewrite", "--bridge")
+    assert after == text
+    assert {f["severity"] for f in findings} == {"info"}, findings
+
+
+def test_the_path_of_a_class_that_may_fail_to_be_imported_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "code.py"
+    text = 'try:\n    W = resolve("vllm.worker.cpu_worker.CPUWorker")\nexcept ImportError:\n    W = None\n'
+    path.write_text(text)
+    assert run(path, "rewrite", "--bridge")[0] == text
+
+
+@pytest.mark.parametrize("option", [[], ["--bridge"]], ids=["to V1", "for both"])
+def test_a_question_for_a_module_keeps_its_answer(tmp_path: Path, option: list[str]) -> None:
+    """Asked for the new path, it says yes where the imports behind it are V0's."""
+    path = tmp_path / "code.py"
+    text = 'import importlib.util\n\nHAS_V0 = importlib.util.find_spec("vllm.worker.worker_base") is not None\n'
+    path.write_text(text)
+    after, findings = run(path, "rewrite", *option)
+    assert after == text and [(f["rule"], f["severity"]) for f in findings] == [("V1M010", "info")]
 
 
 def test_all_edits_run_on_both_engines(tmp_path: Path) -> None:

@@ -99,3 +99,59 @@ def test_what_is_no_report_is_refused(tree: Path, content: str | None, says: str
 def test_an_empty_report_is_a_run_that_used_nothing(tree: Path) -> None:
     (tree / "usage.jsonl").write_text("")
     assert "did not come up in that run" in plan(tree, "--usage", str(tree / "usage.jsonl")).output
+
+
+# Text, then (line of the use, name, rule) and the line of the finding that it is; 0 for none.
+MET = [
+    pytest.param(
+        "from vllm import EngineArgs\n\nEngineArgs(\n    model='m',\n    swap_space=1,\n)\n",
+        [((3, "vllm.engine.arg_utils.EngineArgs", "V1M112"), 5)],
+        id="the keyword of a call, whose class has two paths",
+    ),
+    pytest.param(
+        "from vllm import EngineArgs\n\nboth = [\n    EngineArgs(\n        model='m',\n        swap_space=1,\n    ),\n"
+        "    EngineArgs(\n        swap_space=2,\n    ),\n]\n",
+        [
+            ((4, "vllm.engine.arg_utils.EngineArgs", "V1M112"), 6),
+            ((8, "vllm.engine.arg_utils.EngineArgs", "V1M112"), 9),
+        ],
+        id="two calls of one statement",
+    ),
+    pytest.param(
+        "from vllm.sequence import (\n    SequenceData,\n    SequenceGroup,\n)\n",
+        [((1, "vllm.sequence.SequenceGroup", "V1M003"), 3), ((1, "vllm.sequence.SequenceData", "V1M003"), 2)],
+        id="the names of an import",
+    ),
+    pytest.param(
+        "from unittest import mock\n\n\n@mock.patch.dict('os.environ', {})\n@mock.patch(\n    'vllm.core.scheduler.Scheduler.schedule',\n)\n"
+        "def f(m): ...\n",
+        [((5, "vllm.core.scheduler", "V1M003"), 6), ((4, "vllm.core.scheduler.Scheduler", "V1M003"), 6)],
+        id="a decorator among others",
+    ),
+    pytest.param(
+        "import vllm.utils\n\n\ndef f():\n    a = 1\n    return vllm.utils.cdiv\n",
+        [((5, "vllm.utils.split", "V1M001"), 0), ((4, "vllm.sequence.SequenceData", "V1M001"), 0)],
+        id="another statement of the same function says nothing",
+    ),
+    pytest.param(
+        "from vllm.sequence import (\n    SequenceGroup,\n)\n",
+        [((1, "vllm.sequence.SequenceData", "V1M003"), 0)],
+        id="another name of the same statement and rule",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "uses"), MET)
+def test_a_use_is_met_within_its_statement(
+    tmp_path: Path, text: str, uses: list[tuple[tuple[int, str, str], int]]
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a.py").write_text(text)
+    for (line, name, rule), wanted in uses:
+        (tmp_path / "usage.jsonl").write_text(use(tmp_path, "code/a.py", line, name, 1, rule=rule))
+        output = plan(
+            tmp_path, "--usage", str(tmp_path / "usage.jsonl"), "--format", "json", "--attention", "vllm"
+        ).output
+        report = json.loads(output)
+        assert [f["line"] for f in report["findings"] if f["uses"]] == ([wanted] if wanted else [])
+        assert len(report["usage"]["unseen"]) == (not wanted)

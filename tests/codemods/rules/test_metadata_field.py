@@ -270,3 +270,98 @@ def test_a_field_that_is_a_keyword_of_the_constructor_is_explained_as_the_keywor
         f"from vllm.sampling_params import SamplingParams\n\np = SamplingParams()\n{statement}\n"
     ).findings
     assert words in found.advice
+
+
+PLATFORM = "from vllm.platforms.cpu import CpuPlatform\nfrom vllm.config import SchedulerConfig\n"
+METHOD = "    @classmethod\n    def f(cls, x):\n        return {}\n"
+CLASS = PLATFORM + "class P(CpuPlatform):\n" + METHOD
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        pytest.param(CLASS.format("super().supports_v1(x)"), Severity.ERROR, id="super, called"),
+        pytest.param(CLASS.format("super().supports_v1"), Severity.ERROR, id="super, read"),
+        pytest.param(
+            CLASS.format("super().supports_v1(x)").replace("def f", "def supports_v1"),
+            Severity.ERROR,
+            id="super, in the method that overrides it",
+        ),
+        pytest.param(CLASS.format("cls.supports_v1(x)"), Severity.WARNING, id="cls"),
+        pytest.param(
+            PLATFORM + "class P(CpuPlatform):\n    def f(self):\n        return [self.supports_v1(x) for x in 'ab']\n",
+            Severity.WARNING,
+            id="self, in a comprehension",
+        ),
+        pytest.param(
+            CLASS.format("1") + "class Q(P):\n" + METHOD.format("super().supports_v1(x)"),
+            Severity.ERROR,
+            id="through a class of the file",
+        ),
+        pytest.param(
+            "from abc import ABC\n"
+            + CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", "(CpuPlatform, ABC)"),
+            Severity.ERROR,
+            id="beside a base that says nothing",
+        ),
+    ],
+)
+def test_a_member_that_the_base_lost_is_found(text: str, severity: Severity) -> None:
+    (found,) = rewrite(text, "0.32.0").said("V1M102")
+    assert found.severity is severity and "has no `supports_v1`" in found.message and found.advice
+    assert rewrite(text, "0.10.0").said("V1M102") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(CLASS.format("super().check_and_update_config(x)"), id="a method that stays"),
+        pytest.param(CLASS.format("super().nonsense(x), cls.nonsense(x)"), id="one that never was"),
+        pytest.param(CLASS.format("cls.supports_v1"), id="a read of cls, which a subclass may set"),
+        pytest.param(
+            CLASS.format("cls.supports_v1(x)") + METHOD.format("1").replace("def f", "def supports_v1"),
+            id="its own method",
+        ),
+        pytest.param(
+            CLASS.format("1").replace("def f", "def supports_v1")
+            + "class Q(P):\n"
+            + METHOD.format("super().supports_v1(x), cls.supports_v1(x)"),
+            id="a method of a class between",
+        ),
+        pytest.param(
+            "from other import Mixin\n"
+            + CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", "(CpuPlatform, Mixin)"),
+            id="a base that nobody knows",
+        ),
+        pytest.param(
+            "from other import *\n"
+            + CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", "(CpuPlatform, Mixin)"),
+            id="a base of a star import",
+        ),
+        pytest.param(
+            CLASS.format("super().supports_v1(x) if hasattr(CpuPlatform, 'supports_v1') else True"),
+            id="code that asks first",
+        ),
+        pytest.param(CLASS.format("cls.supports_v1(x)") + "CpuPlatform.supports_v1 = print\n", id="set from outside"),
+        pytest.param(CLASS.format("cls.supports_v1(x)") + "setattr(P, 'supports_v1', print)\n", id="set by its name"),
+        pytest.param(
+            PLATFORM + "class P(CpuPlatform):\n    def f(this, self):\n        return self.supports_v1(1)\n"
+            "    @staticmethod\n    def g():\n        cls = other()\n        return cls.supports_v1(1)\n"
+            "    @staticmethod\n    def h(cls):\n        return cls.supports_v1(1)\n"
+            "    def i(self):\n        self = other()\n        return self.supports_v1(1)\n",
+            id="another object under the name",
+        ),
+        pytest.param(CLASS.format("super().supports_v1(x)").replace("(CpuPlatform)", ""), id="no base"),
+        pytest.param(
+            "import x\n" + CLASS.format("cls.supports_v1(x)").replace("class P", "@x.adds\nclass P"),
+            id="a decorated class",
+        ),
+        pytest.param(
+            "import torch\nfrom vllm.model_executor.layers.linear import LinearBase\n"
+            "class L(LinearBase):\n    def f(self):\n        return self.nonsense(), super().register_buffer('a', 1)\n",
+            id="a torch module, which may have more",
+        ),
+    ],
+)
+def test_what_a_class_may_have_from_somewhere_is_left(text: str) -> None:
+    assert rewrite(text, "0.32.0").said("V1M102") == []
