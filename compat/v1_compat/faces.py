@@ -75,7 +75,7 @@ class LegacyMeta(ABCMeta):
         face = _face(cls)
         if face is not None:
             return inspect.signature(face.target)
-        own = inspect.signature(cls.__init__)
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
         return own.replace(parameters=list(own.parameters.values())[1:])
 
     def __instancecheck__(cls, instance: Any) -> bool:

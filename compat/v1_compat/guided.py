@@ -23,7 +23,7 @@ _ASKS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
     """Let the module's class make objects in V0's way; returns the way back."""
     cls: Any = module.__dict__.get(NEW)
-    if module.__name__ != MODULE or not isinstance(cls, type) or hasattr(cls, MAKER):
+    if module.__name__ != MODULE or cls is None or hasattr(cls, MAKER):
         return None
 
     def from_optional(json: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -55,7 +55,7 @@ def _coroutine(function: Callable[..., Any], prepare: Prepare) -> Callable[..., 
 
 
 def _asynchronous_generator(function: Callable[..., Any], prepare: Prepare) -> Callable[..., Any]:
-    """What is sent, thrown in and closed reaches the generator inside: vLLM aborts the request of one that is closed."""
+    """What is sent, thrown and closed reaches the generator inside: vLLM aborts the request of one that is closed."""
 
     async def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = prepare(args, kwargs)

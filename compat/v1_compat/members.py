@@ -46,7 +46,7 @@ def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
     """Answer for the lost members of the module's class; returns the way back."""
     name, places = CLASSES.get(module.__name__, ("", ()))
     cls: Any = module.__dict__.get(name)
-    if not isinstance(cls, type) or "__getattribute__" in vars(cls) or hasattr(cls, "__getattr__"):
+    if cls is None or "__getattribute__" in vars(cls) or hasattr(cls, "__getattr__"):
         return None
     look_up = cls.__getattribute__
 
@@ -60,7 +60,7 @@ def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
                 raise
         return _lost(self, attribute, legacy, server)
 
-    cls.__getattribute__ = __getattribute__  # type: ignore[method-assign]
+    cls.__getattribute__ = __getattribute__
 
     def undo() -> None:
         del cls.__getattribute__

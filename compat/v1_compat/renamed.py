@@ -69,7 +69,7 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
 def restore_fields(module: ModuleType, say: Say) -> Callable[[], None] | None:
     """Give the configuration classes that a module defines the fields they lost; returns the way back.
 
-    They are asked for last and stand in no class, so that what lists the attributes of a configuration never meets them.
+    They are asked for last and stand in no class: what lists the attributes of a configuration never meets them.
     """
     undo: list[Callable[[], None]] = []
     for name, fields in FIELDS.items():
@@ -84,7 +84,10 @@ def restore_fields(module: ModuleType, say: Say) -> Callable[[], None] | None:
         }
         if lost:
             folder = os.path.join(os.path.dirname(getattr(sys.modules.get("vllm"), "__file__", None) or ""), "")
-            given = {"__getattr__": _reader(name, lost, folder, say), "__setattr__": _writer(owner, name, lost, say)}
+            given: dict[str, Any] = {
+                "__getattr__": _reader(name, lost, folder, say),
+                "__setattr__": _writer(owner, name, lost, say),
+            }
             undo += [_put(owner, attribute, function) for attribute, function in given.items()]
 
     def back() -> None:
@@ -117,7 +120,7 @@ def _reader(name: str, lost: Mapping[str, Field], folder: str, say: Say) -> Call
 
 
 def _writer(owner: type, name: str, lost: Mapping[str, Field], say: Say) -> Callable[[Any, str, Any], None]:
-    write: Callable[[Any, str, Any], None] = owner.__setattr__
+    write: Any = owner.__setattr__
 
     def __setattr__(self: Any, attribute: str, value: Any) -> None:
         field = lost.get(attribute)
