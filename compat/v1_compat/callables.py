@@ -14,6 +14,8 @@ from inspect import Parameter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from . import guided
+from .kinds import Arguments, in_front
 from .mode import Mode
 from .notices import LegacyUseError
 from .place import unwanted_call
@@ -28,7 +30,7 @@ METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "vllm.entrypoints.llm": {
         "LLM": (_INIT, "classify", "embed", "encode", "generate", "get_tokenizer", "reset_prefix_cache", "score")
     },
-    "vllm.sampling_params": {"SamplingParams": ("from_optional",)},
+    "vllm.sampling_params": {"SamplingParams": ("from_optional",), "StructuredOutputsParams": (_INIT,)},
     "vllm.v1.engine.async_llm": {
         "AsyncLLM": ("add_request", "encode", "from_vllm_config", "generate", "get_tokenizer", "reset_prefix_cache")
     },
@@ -55,6 +57,7 @@ def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
             call: Any = _taking(cls, name, function, server)
             setattr(cls, name, type(bound)(call) if isinstance(bound, classmethod | staticmethod) else call)
             undo.append(functools.partial(_restore, cls, name, own))
+    undo += [back for back in (guided.adapt(module, server),) if back is not None]
 
     def back() -> None:
         while undo:
@@ -88,15 +91,14 @@ def _taking(cls: type, name: str, function: Callable[..., Any], server: Server) 
     def takes() -> frozenset[str]:
         return _takes(cls, cls if name == _INIT else function)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if not kwargs or kwargs.keys() <= takes() or unwanted_call():
-            return function(*args, **kwargs)
+            return args, kwargs
         if _IDS in kwargs and _IDS not in takes() and _PROMPTS in takes():
             args, kwargs = _as_prompts(cls, name, server, args, kwargs)
-        return function(*args, **settled(cls, name, takes(), server, kwargs))
+        return args, settled(cls, name, takes(), server, kwargs)
 
-    return call
+    return in_front(function, arguments)
 
 
 def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -113,11 +115,11 @@ def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs
         found = settle(server.table, callee, kwargs)
     except LegacyUseError as error:
         if server.notices.mode is Mode.REPORT:
-            server.say(error.rule, callee.places[0], str(error), "")
+            server.say(error.rule, callee.places[0], str(error), "", error.use)
         raise
     if found is None:
         return kwargs
-    server.say(found.rule, callee.places[0], found.text, found.since)
+    server.say(found.rule, callee.places[0], found.text, found.since, found.use)
     return found.kwargs
 
 
@@ -136,6 +138,8 @@ def _places(cls: type, name: str) -> tuple[str, ...]:
     homes = [module, CONFIGURATION] if module.startswith(f"{CONFIGURATION}.") else [module]
     homes += ["vllm.engine.llm_engine"] if cls.__name__ == "LLMEngine" else []
     places = [f"{home}.{rest}" for home in homes]
+    if cls.__name__ == guided.NEW:
+        places.append(f"{module}.{rest.replace(guided.NEW, guided.OLD)}")
     further = _FORWARDS.get(cls.__name__)
     if further is not None and name == _INIT:
         places.append(".".join(further))
@@ -156,7 +160,7 @@ def _as_prompts(
     several = [ids] if ids and isinstance(ids[0], int) else ids
     prompts = [{_IDS: list(one)} for one in several]
     text = f"`{cls.__name__}.{name}` lost `{_IDS}`: write `[{{'{_IDS}': ids}} for ids in ...]` as the prompts"
-    server.say(_RULE, _places(cls, name)[0], text, "0.10.2")
+    server.say(_RULE, _places(cls, name)[0], text, "0.10.2", f"{cls.__name__}.{name}({_IDS}=)")
     if len(args) > 1:
         return (args[0], prompts, *args[2:]), kwargs
     return args, {**kwargs, _PROMPTS: prompts}

@@ -7,15 +7,17 @@ with the list of methods, where an override would not be called or be called oth
 
 from __future__ import annotations
 
-import functools
+import copyreg
 import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import EnumMeta
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from .contracts import misfits, widened
+from .kinds import Arguments, in_front
 from .notices import LegacyContractError
 from .renamed import MEMBERS
 from .stubs import Say, raising
@@ -67,6 +69,15 @@ class LegacyMeta(ABCMeta):
             raise LegacyContractError(_refused(face, moved))
         return face.target(*args, **kwargs)
 
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        """`inspect` would take that of `__call__`."""
+        face = _face(cls)
+        if face is not None:
+            return inspect.signature(face.target)
+        own = inspect.signature(cls.__init__)  # type: ignore[misc]
+        return own.replace(parameters=list(own.parameters.values())[1:])
+
     def __instancecheck__(cls, instance: Any) -> bool:
         face = _face(cls)
         return isinstance(instance, face.target) if face else super().__instancecheck__(instance)
@@ -94,6 +105,17 @@ class LegacyMeta(ABCMeta):
             delattr(face.target, name)
         else:
             setattr(face.target, name, original)
+
+
+def _reduced(cls: type) -> Any:
+    """Pickles name vLLM's class, and are read without the shim."""
+    face = _face(cls)
+    if face is None:
+        return cls.__qualname__
+    return resolve_name, (f"{face.target.__module__}:{face.target.__qualname__}",)
+
+
+copyreg.pickle(LegacyMeta, _reduced)
 
 
 def _refused(face: Face, why: str) -> str:
@@ -125,12 +147,12 @@ def class_face(
         return _enum_face(legacy, target, members, say)
     if type(target) not in (type, ABCMeta):
         return target
-    module, _, name = legacy.dotted.rpartition(".")
+    name = legacy.dotted.rpartition(".")[2]
     lost = {m: _gone(f"{legacy.dotted}.{m}", legacy.words) for m in members if _is_lost(m, legacy, target, params)}
     space = {
         **lost,
-        "__module__": module,
-        "__qualname__": name,
+        "__module__": target.__module__,  # where tools find the source
+        "__qualname__": target.__qualname__,
         "__doc__": legacy.words,
         "__class_getitem__": classmethod(_subscripted),
         "__v1_compat__": Face(legacy, target, members, params, say, mixin is not None),
@@ -152,7 +174,7 @@ class _EnumMeta(type):
             new = MEMBERS.get(legacy.dotted, {}).get(name, "")
             if not hasattr(target, new or name):
                 raise AttributeError(f"{legacy.dotted}.{name}: {legacy.words}")
-            say(f"has the member {name} read, which is {target.__qualname__}.{new} now")
+            say(f"had the member {name}, which is {target.__qualname__}.{new} now")
             return getattr(target, new)
         return getattr(target, name)
 
@@ -192,15 +214,14 @@ def function_face(legacy: Legacy, target: Callable[..., Any]) -> Callable[..., A
     except (TypeError, ValueError):
         return target
 
-    @functools.wraps(target)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
             raise LegacyContractError(f"{legacy.dotted}() is called: {error}. {legacy.words}") from None
-        return target(*args, **kwargs)
+        return args, kwargs
 
-    return call
+    return in_front(target, arguments)
 
 
 def _subscripted(cls: type, item: Any) -> type:

@@ -6,6 +6,7 @@ Which keywords went is the index's to say; what their values meant, the table's 
 from __future__ import annotations
 
 import ast
+import importlib
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ _ENGINES = frozenset({"LLM", "EngineArgs", "AsyncEngineArgs"})
 _SCALARS = (bool, int, float, str, type(None))
 _AS_MUCH_AS = {"best_of": "n"}  # asks for nothing where it is as large as this one
 _ASKING = frozenset({"calculate_kv_scales", "device", "enable_prompt_adapter"})  # left out, something would be missing
+_MAKE_CONFIGURATIONS = frozenset({"LLM"})  # of a dictionary, while `EngineArgs` keeps it as it is
+_CONFIGURATIONS = {"structured_outputs_config": "StructuredOutputsConfig"}
+_UNREAD = frozenset(  # fields that vLLM would take without a word, and not read
+    ("StructuredOutputsParams", name) for name in ("backend", "backend_was_auto", "disable_fallback")
+)
 _WIDTH = 40
 
 
@@ -50,6 +56,7 @@ class Settled:
     rule: str
     text: str
     since: str
+    use: str  # "EngineArgs(swap_space=)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,12 @@ def settle(table: Table, callee: Callee, kwargs: Mapping[str, Any]) -> Settled |
         said.append(f"{', '.join(idle)}, which {'ask' if idle[1:] else 'asks'} for nothing here: delete")
         said[-1] += " them" if idle[1:] else " it"
     words = " ".join(deed.advice for deed in deeds if deed.advice)
-    return Settled(done, rule, brief(f"`{callee.name}` lost {'; '.join(said)}.", words), since)
+    use = _use(callee, *(deed.name for deed in deeds))
+    return Settled(done, rule, brief(f"`{callee.name}` lost {'; '.join(said)}.", words), since, use)
+
+
+def _use(callee: Callee, *names: str) -> str:
+    return f"{callee.name}({', '.join(f'{name}=' for name in names)})"
 
 
 def advice(callee: Callee, name: str) -> str:
@@ -114,9 +126,9 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
     instead = _renamed(callee, name, value, kwargs) or _translated(callee, name, value)
     if instead and all(key in callee.takes and kwargs.get(key) is None for key in instead):
         del kwargs[name]
-        kwargs.update(instead)
+        kwargs.update({key: _configuration(callee, key, new) for key, new in instead.items()})
         renamed = len(instead) == 1 and value is next(iter(instead.values()))
-        old, new = (name, f"{next(iter(instead))}=") if renamed else (f"{name}={value!r}", _spelled(instead))
+        old, new = (name, f"{next(iter(instead))}=") if renamed else (f"{name}={value!r}", _spelled(callee, instead))
         return _Deed(name, f"`{old}`: write `{new}`")
     as_much = name in _AS_MUCH_AS and kwargs.get(_AS_MUCH_AS[name]) == value
     option = _option(name)
@@ -127,12 +139,15 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
         del kwargs[name]
         return _Deed(name, f"`{name}={_shown(value)}`, which is left out: delete it", option.advice)
     words = advice(callee, name)
+    if (callee.owner, name) in _UNREAD:
+        del kwargs[name]
+        return _Deed(name, f"`{name}={_shown(value)}`, which is left out: delete it", words)
     if not words:
         return None
     rule = NEEDS_V0 if _needs_v0(callee, name, value) else RULE
     refused = f"{callee.name}({name}={_shown(value)}): this vLLM does not take it"
     error = LegacyUseError(f"{refused}. {words} [{rule}: v1-migrate explain {rule}]")
-    error.rule = rule
+    error.rule, error.use = rule, _use(callee, name)
     raise error
 
 
@@ -148,8 +163,20 @@ def _renamed(callee: Callee, name: str, value: Any, kwargs: Mapping[str, Any]) -
     return {new: value} if new in callee.takes and kwargs.get(new) is None else {}
 
 
-def _spelled(keywords: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value!r}" for key, value in keywords.items())
+def _spelled(callee: Callee, keywords: Mapping[str, Any]) -> str:
+    texts = []
+    for key, value in keywords.items():
+        fields = isinstance(value, dict) and callee.owner not in _MAKE_CONFIGURATIONS
+        inner = ", ".join(f"{field}={given!r}" for field, given in value.items()) if fields else ""
+        texts.append(f"{key}={_CONFIGURATIONS[key]}({inner})" if fields else f"{key}={value!r}")
+    return ", ".join(texts)
+
+
+def _configuration(callee: Callee, keyword: str, value: Any) -> Any:
+    """The fields of a configuration as what the callable takes for it."""
+    if not isinstance(value, dict) or callee.owner in _MAKE_CONFIGURATIONS:
+        return value
+    return getattr(importlib.import_module("vllm.config"), _CONFIGURATIONS[keyword])(**value)
 
 
 def _translated(callee: Callee, name: str, value: Any) -> dict[str, Any]:
@@ -159,7 +186,7 @@ def _translated(callee: Callee, name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, _SCALARS):
         return {}
     text = next((t for (key, v), t in TRANSLATED.items() if key == name and v == value and type(v) is type(value)), "")
-    if not text or ("{}" in text and callee.owner != "LLM"):  # only LLM makes a configuration of a dictionary
+    if not text or ("{}" in text and callee.owner not in _ENGINES):
         return {}
     call = ast.parse(f"f({text.format(repr(value))})", mode="eval").body
     assert isinstance(call, ast.Call)

@@ -1,7 +1,7 @@
 """Methods and attributes that the engine's front end lost: read from where they are now, or refused with advice.
 
-They are looked up after everything else, so that what vLLM has costs nothing. What is refused is an AttributeError, as
-it is without the shim.
+They are looked up when everything else has failed, whose error is raised where there is nothing to say: a `__getattr__`
+could not give it, as Python drops it, and would have to look the name up again. What is refused is an AttributeError.
 """
 
 from __future__ import annotations
@@ -45,34 +45,43 @@ _LET_WORKERS = (
 def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
     """Answer for the lost members of the module's class; returns the way back."""
     name, places = CLASSES.get(module.__name__, ("", ()))
-    cls = module.__dict__.get(name)
-    if not isinstance(cls, type) or hasattr(cls, "__getattr__"):
+    cls: Any = module.__dict__.get(name)
+    if cls is None or "__getattribute__" in vars(cls) or hasattr(cls, "__getattr__"):
         return None
+    look_up = cls.__getattribute__
 
-    def __getattr__(self: Any, attribute: str) -> Any:
-        if not (attribute.startswith("_") or asked_by(server.folder) or unwanted(attribute)):
-            return _lost(self, attribute, places, server)
-        return object.__getattribute__(self, attribute)
+    def __getattribute__(self: Any, attribute: str) -> Any:
+        try:
+            return look_up(self, attribute)
+        except AttributeError:
+            if attribute.startswith("_") or _defined(type(self), attribute) or asked_by(server.folder):
+                raise
+            if unwanted(attribute) or not (legacy := _legacy(attribute, places, server))[0]:
+                raise
+        return _lost(self, attribute, legacy, server)
 
-    cls.__getattr__ = __getattr__  # type: ignore[attr-defined]
+    cls.__getattribute__ = __getattribute__
 
     def undo() -> None:
-        del cls.__getattr__  # type: ignore[attr-defined]
+        del cls.__getattribute__
 
     return undo
 
 
-def _lost(engine: Any, name: str, places: tuple[str, ...], server: Server) -> Any:
+def _defined(cls: type, name: str) -> bool:
+    """A class has the name itself, and what failed is inside of that; or it answers for names that it has not."""
+    return any(name in base.__dict__ or "__getattr__" in base.__dict__ for base in cls.__mro__)
+
+
+def _lost(engine: Any, name: str, legacy: tuple[str, str, str], server: Server) -> Any:
     """What stands for a member that an older release has. Raises AttributeError."""
-    dotted, words, since = _legacy(name, places, server)
-    if not dotted:
-        return object.__getattribute__(engine, name)
+    dotted, words, since = legacy
     rule = INSIDES if name == _WORKERS or attribute_before() == _CHAIN else RULE
     owner, path = type(engine).__name__, _path(engine, name)
     if path:
         server.say(rule, dotted, f"`{owner}.{name}` is gone. Write `{path}`, an attribute.", since)
         value = attrgetter(path)(engine)
-        return _accessor(value, asynchronous=owner == "AsyncLLM") if name.startswith("get_") else value
+        return _accessor(value, asynchronous=_awaited(type(engine))) if name.startswith("get_") else value
     text = f"`{owner}.{name}` is gone. {words}"
     if server.notices.mode is Mode.REPORT:
         server.say(rule, dotted, text, since)
@@ -97,6 +106,10 @@ def _path(engine: Any, name: str) -> str:
         return match[1]
     field = _RENAMED.get(match[1], match[1])
     return f"vllm_config.{field}" if field in getattr(type(configuration), "__dataclass_fields__", {}) else ""
+
+
+def _awaited(cls: type) -> bool:
+    return any(base.__name__ == "AsyncLLM" for base in cls.__mro__)
 
 
 def _accessor(value: Any, *, asynchronous: bool) -> Callable[[], Any]:

@@ -32,6 +32,7 @@ class LegacyUseError(NotImplementedError):
     """A legacy object that has no working counterpart is called, made or read; or an argument asks for what is gone."""
 
     rule = ""  # "V1M204"
+    use = ""  # "EngineArgs(num_scheduler_steps=)"
 
 
 class LegacyMemberError(AttributeError):
@@ -63,24 +64,27 @@ class Notices:
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
-        self._counts: Counter[tuple[str, str, str, int]] = Counter()
+        self._counts: Counter[tuple[str, str, str, str, int]] = Counter()
         self._lock = threading.Lock()
 
-    def say(self, rule: str, name: str, text: str, since: str, place: Place) -> None:
-        """A use of `name` at `place`. Raises the warning in error mode."""
+    def say(self, rule: str, name: str, text: str, since: str, place: Place, use: str = "") -> None:
+        """A use of `name` at `place`. Raises the warning in error mode.
+
+        `use` is how it was used, where one line may use it in several ways: "EngineArgs(swap_space=)".
+        """
         if self.mode is Mode.OFF:
             return
         category = removed_in(since)
         warning = category(f"{rule} {text}")
         warning.rule, warning.name = rule, name
         with self._lock:
-            key = (rule, name, place.filename, place.line)
+            key = (rule, name, use, place.filename, place.line)
             self._counts[key] += 1
             count = self._counts[key]
         if self.mode is Mode.ERROR:
             raise warning
         if self.mode is Mode.REPORT:
-            report.record(rule, name, place)
+            report.record(rule, name, place, use)
         elif count == 1:
             warnings.warn_explicit(warning, None, place.filename, place.line, place.module, {})
 
@@ -90,5 +94,8 @@ class Notices:
 
     def counts(self) -> dict[tuple[str, str, str, int], int]:
         """(rule, name, file, line) -> uses so far."""
+        found: Counter[tuple[str, str, str, int]] = Counter()
         with self._lock:
-            return dict(self._counts)
+            for (rule, name, _, file, line), count in self._counts.items():
+                found[rule, name, file, line] += count
+        return dict(found)

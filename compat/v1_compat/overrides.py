@@ -78,7 +78,7 @@ class _Adapter:
             wanted, takes = inspect.signature(theirs), inspect.signature(own.__get__(None, cls))
             if _fits(takes.parameters, wanted.parameters):
                 continue
-            said = f"{cls.__qualname__}.{name} has V0's signature"
+            said = f"`{cls.__qualname__}.{name}` has V0's signature"
             self._say(said, name, f"v1_compat translates vLLM's calls of it. Write `{name}{_shown(wanted)}`.")
             self._replace(cls, name, self._called(own, takes, wanted, name))
             if name == SELECT and _for_cpus(cls):
@@ -89,7 +89,7 @@ class _Adapter:
             self._undo.pop()()
 
     def _say(self, what: str, method: str, done: str) -> None:
-        self._server.say(RULE, f"{MODULE}.{BASE}.{method}", f"`{what}`. {done}", "")
+        self._server.say(RULE, f"{MODULE}.{BASE}.{method}", f"{what}. {done}", "")
 
     def _replace(self, cls: type, name: str, method: Any) -> None:
         own = cls.__dict__[name]
@@ -120,7 +120,7 @@ class _Adapter:
         except Exception as error:
             if _ENGINE not in named:
                 raise
-            said = f"{owner.__qualname__}.{SELECT}({_ENGINE}=True) raises {error!r}"
+            said = f"`{owner.__qualname__}.{SELECT}({_ENGINE}=True)` raises `{error!r}`"
             self._say(said, SELECT, "V0's backend is taken.")
             return method(**{**named, _ENGINE: False})
 
@@ -133,7 +133,9 @@ class _Adapter:
         path = engine_path(answer)
         if path != answer:
             path = path or getattr(_vllms_own(), SELECT)(*args, **kwargs)
-            self._say(f"{owner.__qualname__}.{SELECT} names {answer}, of V0's contract", SELECT, f"`{path}` serves.")
+            self._say(
+                f"`{owner.__qualname__}.{SELECT}` names `{answer}`, of V0's contract", SELECT, f"`{path}` serves."
+            )
         return path
 
     def _complete(self, cls: type) -> None:

@@ -23,7 +23,8 @@ _BETWEEN = (f"{os.sep}torch{os.sep}_ops.py", *MOCK)  # what calls an operator th
 _RUNNERS = tuple(f"{os.sep}{package}{os.sep}" for package in ("_pytest", "pluggy", "pytest_mock"))
 _DISPATCH = tuple(f"{_OURS}{name}.py" for name in ("finder", "modules", "place"))
 _IMPORTS = frozenset({dis.opmap["IMPORT_NAME"], dis.opmap["IMPORT_FROM"]})
-_RELAYS = frozenset({"take", "say", "say_module", "resolve_obj_by_qualname"})  # ours, that do what somebody else asks
+# Ours, that do what somebody else asks.
+_RELAYS = frozenset({"take", "say", "say_module", "resolve_obj_by_qualname", "__getattr__", "__getattribute__"})
 
 
 @dataclass(frozen=True, slots=True)

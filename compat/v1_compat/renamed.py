@@ -6,11 +6,15 @@ successor is an alias of it; one that could only have one value on V1 reads as t
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from .place import asked_by, unwanted
 from .table import RULES
 
 MODULE = "vllm.config"
@@ -63,51 +67,76 @@ FIELDS: Mapping[str, Mapping[str, Field]] = {
 
 
 def restore_fields(module: ModuleType, say: Say) -> Callable[[], None] | None:
-    """Give the configuration classes that a module defines the fields they lost; returns the way back."""
-    given: list[tuple[type, str]] = []
+    """Give the configuration classes that a module defines the fields they lost; returns the way back.
+
+    They are asked for last and stand in no class: what lists the attributes of a configuration never meets them.
+    """
+    undo: list[Callable[[], None]] = []
     for name, fields in FIELDS.items():
         owner = module.__dict__.get(name)
-        if not isinstance(owner, type) or owner.__module__ != module.__name__:
+        if not isinstance(owner, type) or owner.__module__ != module.__name__ or hasattr(owner, "__getattr__"):
             continue
         own = getattr(owner, "__dataclass_fields__", {})
-        for old, field in fields.items():
-            dotted = f"{MODULE}.{name}.{old}"
-            if old in own or hasattr(owner, old) or (field.new and field.new not in own):
-                continue
-            setattr(owner, old, _alias(dotted, field, say) if field.new else _constant(dotted, field, say))
-            given.append((owner, old))
+        lost = {
+            old: field
+            for old, field in fields.items()
+            if not (old in own or hasattr(owner, old) or (field.new and field.new not in own))
+        }
+        if lost:
+            folder = os.path.join(os.path.dirname(getattr(sys.modules.get("vllm"), "__file__", None) or ""), "")
+            given: dict[str, Any] = {
+                "__getattr__": _reader(name, lost, folder, say),
+                "__setattr__": _writer(owner, name, lost, say),
+            }
+            undo += [_put(owner, attribute, function) for attribute, function in given.items()]
 
-    def undo() -> None:
-        for owner, old in given:
-            delattr(owner, old)
+    def back() -> None:
+        while undo:
+            undo.pop()()
 
-    return undo if given else None
-
-
-def _alias(dotted: str, field: Field, say: Say) -> property:
-    def tell() -> None:
-        say(RULES["moved"], dotted, f"`{dotted}` is `{field.new}` in this vLLM. Write {field.new}.")
-
-    def read(self: Any) -> Any:
-        tell()
-        return getattr(self, field.new)
-
-    def write(self: Any, value: Any) -> None:
-        tell()
-        setattr(self, field.new, value)
-
-    return property(read, write)
+    return back if undo else None
 
 
-def _constant(dotted: str, field: Field, say: Say) -> property:
-    rule, name = RULES["gone"], dotted.rpartition(".")[2]
+def _put(owner: type, name: str, function: Callable[..., Any]) -> Callable[[], None]:
+    before = owner.__dict__.get(name)
+    setattr(owner, name, function)
+    return lambda: delattr(owner, name) if before is None else setattr(owner, name, before)
 
-    def read(self: Any) -> Any:
-        say(rule, dotted, f"`{dotted}` is gone; it reads as {field.value!r}. {field.advice}")
-        return self.__dict__.get(name, field.value)
 
-    def write(self: Any, value: Any) -> None:
-        say(rule, dotted, f"`{dotted}` is gone; vLLM does not read what is set. {field.advice}")
-        self.__dict__[name] = value
+def _reader(name: str, lost: Mapping[str, Field], folder: str, say: Say) -> Callable[[Any, str], Any]:
+    def __getattr__(self: Any, attribute: str) -> Any:
+        field = lost.get(attribute)
+        theirs = field is None or inspect.getattr_static(type(self), attribute, None) is not None
+        if field is None or theirs or asked_by(folder) or unwanted(attribute):
+            return object.__getattribute__(self, attribute)  # fails as it has failed
+        dotted = f"{MODULE}.{name}.{attribute}"
+        if field.new:
+            say(RULES["moved"], dotted, _renamed(dotted, field))
+            return getattr(self, field.new)
+        say(RULES["gone"], dotted, f"`{dotted}` is gone; it reads as {field.value!r}. {field.advice}")
+        return field.value
 
-    return property(read, write)
+    return __getattr__
+
+
+def _writer(owner: type, name: str, lost: Mapping[str, Field], say: Say) -> Callable[[Any, str, Any], None]:
+    write: Any = owner.__setattr__
+
+    def __setattr__(self: Any, attribute: str, value: Any) -> None:
+        field = lost.get(attribute)
+        if field is None or inspect.getattr_static(type(self), attribute, None) is not None:
+            write(self, attribute, value)
+            return
+        dotted = f"{MODULE}.{name}.{attribute}"
+        if field.new:
+            say(RULES["moved"], dotted, _renamed(dotted, field))
+            setattr(self, field.new, value)
+        else:
+            say(RULES["gone"], dotted, f"`{dotted}` is gone; vLLM does not read what is set. {field.advice}")
+            write(self, attribute, value)
+
+    return __setattr__
+
+
+def _renamed(dotted: str, field: Field) -> str:
+    return f"`{dotted}` is `{field.new}` in this vLLM. Write {field.new}."

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "V1_COMPAT_REPORT"
 DEFAULT = "v1_compat_usage.jsonl"
+_Key = tuple[str, str, str, str, int]  # rule, name, use, file, line
 _POWERS = frozenset(10**n for n in range(12))
 
 
@@ -27,8 +28,8 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.id = f"{self.pid}-{time.time_ns():x}"
-        self.written: dict[tuple[str, str, str, int], int] = {}
-        self.seen: dict[tuple[str, str, str, int], int] = {}
+        self.written: dict[_Key, int] = {}
+        self.seen: dict[_Key, int] = {}
         self.lock = threading.Lock()
 
 
@@ -40,13 +41,13 @@ def destination() -> str:
     return os.path.abspath(os.environ.get(VARIABLE) or DEFAULT)
 
 
-def record(rule: str, name: str, place: Place) -> None:
-    """Note that a name was used at a place."""
+def record(rule: str, name: str, place: Place, use: str = "") -> None:
+    """Note that a name was used at a place, and how, if that is known."""
     global _process
     if _process.pid != os.getpid():
         _process = _Process()
     process = _process
-    key = (rule, name, os.path.abspath(place.filename), place.line)
+    key = (rule, name, use, os.path.abspath(place.filename), place.line)
     with process.lock:
         process.seen[key] = process.seen.get(key, 0) + 1
         count = process.seen[key]
@@ -67,11 +68,12 @@ def flush() -> None:
             _append([_line(process.id, key, count) for key, count in rest.items()])
 
 
-def _line(process: str, key: tuple[str, str, str, int], count: int) -> bytes:
+def _line(process: str, key: _Key, count: int) -> bytes:
     import json  # here: most processes write nothing
 
-    rule, name, file, line = key
+    rule, name, use, file, line = key
     entry = {"name": name, "rule": rule, "file": file, "line": line, "count": count, "process": process}
+    entry |= {"use": use} if use else {}
     return json.dumps(entry, ensure_ascii=True).encode() + b"\n"
 
 

@@ -91,9 +91,11 @@ class Server:
                 return self._served.setdefault(key, found)
         return self._served[key]
 
-    def say(self, rule: str, name: str, text: str, since: str) -> None:
-        """A notice at the user's line."""
-        self.notices.say(rule, name, text, since, user_place(self.folder))
+    def say(self, rule: str, name: str, text: str, since: str, use: str = "") -> None:
+        """A notice at the user's line; `since` is the table's, if whoever says it does not know."""
+        legacy = None if since or self.notices.mode is Mode.OFF else self.table.find(name)
+        since = legacy.since if legacy is not None else since
+        self.notices.say(rule, name, text, since, user_place(self.folder), use)
 
     def _speak_for_adapters(self) -> None:
         """What an adapter has to say goes the way of all notices. Adapters take `say` when they are imported."""

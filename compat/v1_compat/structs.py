@@ -1,22 +1,25 @@
 """Classes of vLLM's that C code makes (msgspec's structures), for modules that call them with keywords they lost.
 
-No function of such a class runs when it is called, so that there is nothing to put anything in front of. A module whose
-code has one of the lost keywords, or calls the class with `**keywords`, is given a subclass under the name; calling
-that makes vLLM's object, `isinstance` and `issubclass` answer as vLLM's class does. Every other module is given vLLM's.
+No function of such a class runs when it is called, so that there is nothing to put anything in front of. A module that
+has the name of a lost keyword in its code is given a subclass under the name. Whoever makes an object of that, by a
+call or by decoding, gets vLLM's own; so does who derives from it. Every other module is given vLLM's class.
 """
 
 from __future__ import annotations
 
+import copyreg
 import dis
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from pkgutil import resolve_name
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from . import current
 from .callables import settled
+from .guards import words
 from .place import unwanted_call
 
 STRUCTS: Mapping[str, tuple[str, frozenset[str]]] = {
@@ -40,7 +43,6 @@ STRUCTS: Mapping[str, tuple[str, frozenset[str]]] = {
 
 _TAKES_A_NAME = frozenset(dis.opmap[name] for name in ("IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
 _MARK = "__v1_compat__"
-_SPREADS = dis.opmap["CALL_FUNCTION_EX"]
 _faces: dict[type, type] = {}
 
 
@@ -57,11 +59,48 @@ def watch(module: ModuleType) -> Callable[[], None] | None:
     if type(module) is not ModuleType or not any(home == module.__name__ for home, _ in STRUCTS.values()):
         return None
     module.__class__ = _Watched
+    undo = [] if getattr(module.__spec__, "_initializing", False) else list(_given_before(module))
 
-    def undo() -> None:
+    def back() -> None:
         module.__class__ = ModuleType
+        while undo:
+            undo.pop()()
 
-    return undo
+    return back
+
+
+def _given_before(module: ModuleType) -> Iterator[Callable[[], None]]:
+    """Give modules that took a structure before the shim was there what they would be given now."""
+    for name, (home, lost) in STRUCTS.items():
+        target = vars(module).get(name) if home == module.__name__ else None
+        for space in _spaces() if isinstance(target, type) and type(target) is not type else ():
+            bound = [key for key, value in list(space.items()) if value is target]
+            if bound and _names(space.get("__file__") or "", lost):
+                yield from (_give(space, key, target) for key in bound)
+
+
+def _give(space: dict[str, Any], key: str, target: Any) -> Callable[[], None]:
+    face = space[key] = _face(target)
+
+    def back() -> None:
+        if space.get(key) is face:
+            space[key] = target
+
+    return back
+
+
+def _spaces() -> list[dict[str, Any]]:
+    """The names of the modules that are loaded, and of scripts that are running without being one of them."""
+    found = {id(vars(m)): vars(m) for m in list(sys.modules.values()) if isinstance(m, ModuleType)}
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        found[id(frame.f_globals)] = frame.f_globals
+        frame = frame.f_back
+    return [space for space in found.values() if not _is_vllms(space)]
+
+
+def _is_vllms(space: Mapping[str, Any]) -> bool:
+    return str(space.get("__name__", "")).partition(".")[0] in ("vllm", __package__)
 
 
 def for_user(name: str, found: Any, frame: FrameType | None) -> Any:
@@ -69,61 +108,74 @@ def for_user(name: str, found: Any, frame: FrameType | None) -> Any:
     if name not in STRUCTS or frame is None or type(found) in (type, ModuleType):
         return found
     code = frame.f_code
-    if frame.f_globals.get("__name__", "").partition(".")[0] == "vllm":
+    if _is_vllms(frame.f_globals) or code.co_code[frame.f_lasti] not in _TAKES_A_NAME:
         return found
-    if code.co_code[frame.f_lasti] not in _TAKES_A_NAME or not _may_need(code, name):
-        return found
-    if found not in _faces:
-        _faces[found] = _make_face(found)
-    return _faces[found]
+    return _face(found) if _may_need(code, name) else found
 
 
 @lru_cache(maxsize=256)
 def _may_need(code: CodeType, name: str) -> bool:
-    """The code has a lost keyword among its constants, or calls something with `**keywords` where it has the name."""
-    if name in code.co_names and _SPREADS in code.co_code[::2]:
-        return True
+    """The code, or that of its module, has the name of a lost keyword: in a call, or as a text."""
     lost = STRUCTS[name][1]
+    return _has(code, lost) or (code.co_name != "<module>" and _names(code.co_filename, lost))
+
+
+def _has(code: CodeType, lost: frozenset[str]) -> bool:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            if _may_need(constant, name):
+            if _has(constant, lost):
                 return True
         elif constant in lost if isinstance(constant, str) else _has_one(constant, lost):
             return True
     return False
 
 
+def _names(filename: str, lost: frozenset[str]) -> bool:
+    return bool(filename) and not lost.isdisjoint(words(filename))
+
+
 def _has_one(constant: object, lost: frozenset[str]) -> bool:
     return isinstance(constant, tuple | frozenset) and any(isinstance(c, str) and c in lost for c in constant)
+
+
+def _face(target: Any) -> type:
+    if target not in _faces:
+        _faces[target] = _make_face(target)
+    return _faces[target]
 
 
 def _make_face(target: Any) -> type:
     kind: Any = type(target)
 
     class Meta(kind):  # type: ignore[misc]
-        """The class of the face, and of what is derived from it, which is as of vLLM's class."""
+        """The class of the face alone: what is derived from it derives from vLLM's class, and is of that one's."""
+
+        def __new__(mcs, name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> Any:
+            if _MARK in space:
+                return super().__new__(mcs, name, bases, space, **options)
+            return kind(name, tuple(target if type(base) is mcs else base for base in bases), space, **options)
 
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-            if not _is_face(cls):
-                return super().__call__(*args, **kwargs)
             return target(*args, **_taken(target, kwargs))
 
         def __instancecheck__(cls, instance: Any) -> bool:
-            return isinstance(instance, target) if _is_face(cls) else super().__instancecheck__(instance)
+            return isinstance(instance, target)
 
         def __subclasscheck__(cls, subclass: type) -> bool:
-            return issubclass(subclass, target) if _is_face(cls) else super().__subclasscheck__(subclass)
+            return issubclass(subclass, target)
+
+    def __post_init__(self: Any) -> None:
+        if hasattr(target, "__post_init__"):
+            target.__post_init__(self)
+        object.__setattr__(self, "__class__", target)  # a decoder made it
 
     space = {"__module__": __name__, "__qualname__": target.__name__, "__doc__": target.__doc__, _MARK: target}
     try:
-        face: type = Meta(target.__name__, (target,), space)
+        face: type = Meta(target.__name__, (target,), {**space, "__post_init__": __post_init__})
     except TypeError:  # a msgspec whose metaclass nobody may derive from
         return target  # type: ignore[no-any-return]
+    copyreg.pickle(Meta, lambda _: (resolve_name, (f"{target.__module__}:{target.__qualname__}",)))
     return face
-
-
-def _is_face(cls: type) -> bool:
-    return _MARK in cls.__dict__
 
 
 def _taken(target: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -137,10 +189,7 @@ def _taken(target: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def __getattr__(name: str) -> Any:
-    """Pickles of the class itself."""
+    """For picklers that make sure that a class is where it says to be."""
     if name not in STRUCTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    target: Any = importlib.import_module(STRUCTS[name][0]).__dict__[name]
-    if target not in _faces:
-        _faces[target] = _make_face(target)
-    return _faces[target]
+    return _face(importlib.import_module(STRUCTS[name][0]).__dict__[name])

@@ -151,7 +151,19 @@ class SamplingParams(metaclass=StructMeta):
         return SamplingParams(n=n, structured_outputs=structured_outputs)
 def mine():
     return SamplingParams
+def decode(fields, cls):  # msgspec's decoders make objects without a call of the class
+    made = object.__new__(cls)
+    vars(made).update(fields)
+    getattr(made, "__post_init__", lambda: None)()
+    return made
+class StructuredOutputsParams:  # pydantic's, which leaves out what it does not know without a word
+    def __init__(self, json=None, regex=None, choice=None, grammar=None, json_object=None, whitespace_pattern=None,
+                 structural_tag=None, **_):
+        self.json = json
 """,
+    "pooling_params.py": "from vllm.sampling_params import StructMeta\nclass PoolingParams(metaclass=StructMeta): ...\n",
+    "lora/__init__.py": "",
+    "lora/request.py": "from vllm.sampling_params import StructMeta\nclass LoRARequest(metaclass=StructMeta): ...\n",
     "v1/engine/__init__.py": "",
     "v1/engine/llm_engine.py": """
 from vllm.config import VllmConfig
@@ -169,6 +181,22 @@ from vllm.config import VllmConfig
 class AsyncLLM:
     def __init__(self):
         self.vllm_config = VllmConfig()
+        self.aborted = []
+    async def add_request(self, request_id, prompt, params=None):
+        'Adds a request.'
+        return prompt
+    async def get_tokenizer(self):
+        return "tokenizer"
+    async def generate(self, prompt, sampling_params, request_id):
+        try:
+            for answer in prompt:
+                try:
+                    prompt = yield prompt if prompt is not None and answer is None else answer
+                except ValueError as error:
+                    yield str(error)
+        except GeneratorExit:
+            self.aborted.append(request_id)
+            raise
 """,
     "platforms/__init__.py": "",
     "platforms/interface.py": """

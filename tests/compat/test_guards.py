@@ -72,6 +72,14 @@ GUARDED += [
         id="imports and assignments, except Exception",
     ),
     pytest.param(
+        "try:\n    from vllm.lora.request import AdapterRequest as CPUCacheEngine\nexcept ImportError:\n    CPUCacheEngine = 'mine'\n",
+        id="a module whose structures are handed out by who asks",
+    ),
+    pytest.param(
+        "import vllm.pooling_params as p\nCPUCacheEngine = getattr(p, 'get_use_activation', 'mine')\n",
+        id="an attribute of such a module",
+    ),
+    pytest.param(
         "import pytest\nCPUCacheEngine = 'mine'\ntry:\n    CPUCacheEngine = pytest.importorskip('vllm.core.scheduler')\nexcept pytest.skip.Exception:\n    pass\n",
         id="pytest.importorskip",
     ),
@@ -111,6 +119,11 @@ SERVED = [
         id="work under contextlib.suppress(Exception)",
     ),
     pytest.param("from vllm.worker.cpu_worker import CPUCacheEngine\n", id="plain import"),
+    pytest.param(
+        "from vllm.sampling_params import GuidedDecodingParams as CPUCacheEngine\n",
+        id="a module whose structures are handed out by who asks",
+    ),
+    pytest.param("import vllm.lora.request as r\nCPUCacheEngine = r.AdapterRequest\n", id="an attribute of such a one"),
     pytest.param(
         "try:\n    from vllm.worker.cpu_worker import CPUCacheEngine\nexcept ImportError as e:\n    raise RuntimeError from e\n",
         id="a handler that only raises has no answer",

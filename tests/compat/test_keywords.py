@@ -7,6 +7,8 @@ import importlib
 import inspect
 import json
 import pickle
+import runpy
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,24 @@ def test_engine_arguments(vllm: Path, run: Run, call: str, fields: dict[str, Any
     assert says in warning.text
 
 
+def test_a_configuration_is_made_where_a_dictionary_would_stay_one(vllm: Path, run: Run) -> None:
+    made, said = called(run, ARGS, "AsyncEngineArgs(guided_decoding_backend='xgrammar')")
+    assert made.structured_outputs_config == importlib.import_module("vllm.config").StructuredOutputsConfig("xgrammar")
+    assert "write `structured_outputs_config=StructuredOutputsConfig(backend='xgrammar')`" in said[0].text
+
+
+def test_each_keyword_of_a_line_is_said(vllm: Path, run: Run, tmp_path: Path) -> None:
+    """Two calls in one line, and one line that calls with other keywords the next time."""
+    line = "made = [EngineArgs(**{key: None}) for key in ('device', 'preemption_mode', 'device')]"
+    _, said = called(run, ARGS, line.removeprefix("made = "))
+    assert ["`device`" in s.text for s in said] == [True, False]
+    v1_compat.uninstall()
+    called(run, ARGS, line.removeprefix("made = "), "report")
+    lines = [json.loads(line) for line in (tmp_path / "v1_compat_usage.jsonl").read_text().splitlines()]
+    assert {x["use"] for x in lines} == {"EngineArgs(device=)", "EngineArgs(preemption_mode=)"}
+    assert {x["name"] for x in lines} == {"vllm.engine.arg_utils.EngineArgs"}
+
+
 @pytest.mark.parametrize(
     ("call", "rule", "advice"),
     [
@@ -75,10 +95,10 @@ def test_engine_arguments(vllm: Path, run: Run, call: str, fields: dict[str, Any
         pytest.param("EngineArgs(task='score')", "V1M112", "runner='pooling'", id="a value without translation"),
         pytest.param("EngineArgs(speculative_model='d')", "V1M204", "speculative_config", id="older than the index"),
         pytest.param(
-            "EngineArgs(guided_decoding_backend='xgrammar')",
+            "EngineArgs(guided_decoding_disable_any_whitespace=True)",
             "V1M112",
-            "structured_outputs",
-            id="a dictionary only LLM takes",
+            "structured_outputs_config=",
+            id="a part of a configuration",
         ),
     ],
 )
@@ -209,10 +229,6 @@ class TestStructures:
             ("import vllm", "vllm.SamplingParams(n=2, best_of=None)"),
             ("import vllm.sampling_params as s", "s.SamplingParams(n=2, use_beam_search=False)"),
             ("from vllm import SamplingParams; given = dict(n=2, best_of=2)", "SamplingParams(**given)"),
-            (
-                "from vllm import SamplingParams",
-                "(lambda **given: SamplingParams(**given))(n=2, **{'_'.join(('best', 'of')): 1})",
-            ),
             ("from vllm import SamplingParams", "SamplingParams.from_optional(n=2, best_of=2)"),
         ],
     )
@@ -248,16 +264,80 @@ class TestStructures:
         given, mine = run.globals["SamplingParams"], run.globals["Mine"]  # type: ignore[attr-defined]
         assert given is not real and isinstance(real(n=1), given) and issubclass(real, given) and issubclass(mine, real)
         assert type(mine(k=3)) is mine and not isinstance(real(n=1), mine)
-        assert pickle.loads(pickle.dumps(given)) is given and given.__name__ == "SamplingParams"
+        assert pickle.loads(pickle.dumps(given)) is real and given.__name__ == "SamplingParams"
+        assert type(mine) is type(real) and given not in mine.__mro__
+        decoded = importlib.import_module("vllm.sampling_params").decode({"n": 4}, given)
+        assert type(decoded) is real and decoded.n == 4
+        assert not [p for p in map(pickle.dumps, (given, given(n=1), decoded)) if b"v1_compat" in p]
         v1_compat.uninstall()
         with pytest.raises(TypeError, match="Unexpected keyword argument 'best_of'"):
             given(best_of=1)
 
-    def test_other_code_gets_vllms_own(self, vllm: Path, run: Run) -> None:
-        run("from vllm import SamplingParams\nmade = SamplingParams(n=1)\n")
+    @pytest.mark.parametrize("call", ["SamplingParams(n=1)", "(lambda **given: SamplingParams(**given))(n=1)"])
+    def test_other_code_gets_vllms_own(self, vllm: Path, run: Run, call: str) -> None:
+        run(f"from vllm import SamplingParams\nmade = {call}\n")
         module = importlib.import_module("vllm.sampling_params")
         assert run.globals["SamplingParams"] is module.mine()  # type: ignore[attr-defined]
         assert module.__dict__["SamplingParams"] is module.mine()
+
+    @pytest.mark.parametrize(
+        "lines",
+        [
+            "def make(): return SamplingParams(n=2, best_of=2)",
+            "make = lambda: SamplingParams(n=2, best_of=2)",
+            "def make():\n    from vllm import SamplingParams\n    return SamplingParams(**given())\n"
+            "def given(): return {'n': 2, 'best_of': 2}",
+        ],
+        ids=["a function", "a name", "the keyword elsewhere in the module"],
+    )
+    def test_who_took_it_before_the_shim_came(
+        self, vllm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str
+    ) -> None:
+        (tmp_path / "earlier_user.py").write_text(f"from vllm import SamplingParams\n{lines}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.delitem(sys.modules, "earlier_user", raising=False)
+        module = importlib.import_module("earlier_user")
+        real = module.SamplingParams
+        v1_compat.install()
+        with pytest.warns(v1_compat.LegacyWarning, match="V1M204 `SamplingParams` lost") as caught:
+            made = module.make()
+        assert made.n == 2 and type(made) is real and [Path(w.filename).name for w in caught] == ["earlier_user.py"]
+        v1_compat.uninstall()
+        assert module.SamplingParams is real
+        del sys.modules["earlier_user"]
+
+    @pytest.mark.usefixtures("vllm")
+    def test_a_script_that_installs_the_shim_after_its_imports(self, tmp_path: Path) -> None:
+        path = tmp_path / "late.py"
+        path.write_text(
+            "from vllm import SamplingParams\nimport v1_compat\nv1_compat.install()\n"
+            "made = SamplingParams(n=2, best_of=2).n\n"
+        )
+        with pytest.warns(v1_compat.LegacyWarning, match="V1M204"):
+            assert runpy.run_path(str(path))["made"] == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "rule", "says"),
+    [
+        ("GuidedDecodingParams(json='{}', backend='xgrammar')", "V1M112", "structured_outputs_config="),
+        ("GuidedDecodingParams.from_optional(json='{}', regex=None)", "V1M004", "StructuredOutputsParams(...)"),
+        ("GuidedDecodingParams.from_optional('{}', whitespace_pattern='x')", "V1M004", "from_optional` is gone"),
+    ],
+)
+def test_what_guided_decoding_took(vllm: Path, run: Run, call: str, rule: str, says: str) -> None:
+    made, said = called(run, "from vllm.sampling_params import GuidedDecodingParams", call)
+    assert made.json == "{}" and type(made).__name__ == "StructuredOutputsParams"
+    assert [s.rule for s in said] == [rule] and says in said[0].text
+    assert said[0].category is v1_compat.notices.removed_in("0.11.0")
+
+
+def test_a_maker_that_asks_for_nothing_gives_nothing(vllm: Path, run: Run) -> None:
+    made, said = called(run, "from vllm.sampling_params import GuidedDecodingParams as G", "G.from_optional()")
+    assert made is None and len(said) == 1
+    asks = "from vllm.sampling_params import StructuredOutputsParams as S\nmade = hasattr(S, 'from_optional')\n"
+    assert run(asks, name="asks.py") == []
+    assert run.globals["made"] is False  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", structs.STRUCTS)

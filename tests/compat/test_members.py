@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import importlib
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,13 +99,54 @@ def test_other_errors_are_pythons_own(vllm: Path, run: Run, expression: str, mes
     assert type(caught.value) is AttributeError
 
 
+MINE = """
+from vllm.v1.engine.llm_engine import LLMEngine
+from vllm.v1.engine.async_llm import AsyncLLM
+class My(LLMEngine):
+    asked = 0
+    @property
+    def scheduler(self):
+        My.asked += 1
+        return self._missing
+    @property
+    def other(self):
+        My.asked += 1
+        return self.vllm_config.nonsense
+class Open(LLMEngine):
+    def __getattr__(self, name):
+        return f"mine: {name}"
+class Later(AsyncLLM): ...
+""".lstrip()
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [("My().scheduler", "'My' object has no attribute '_missing'"), ("My().other", "no attribute 'nonsense'")],
+)
+def test_what_a_class_defines_itself_fails_by_itself(vllm: Path, run: Run, expression: str, message: str) -> None:
+    said = run(f"{MINE}try:\n    {expression}\nexcept Exception as error:\n    found = type(error), str(error)\n")
+    kind, text = run.globals["found"]  # type: ignore[attr-defined]
+    assert kind is AttributeError and message in text and not said
+    assert run.globals["My"].asked == 1  # type: ignore[attr-defined]
+
+
+def test_who_answers_for_any_name_is_asked(vllm: Path, run: Run) -> None:
+    assert run(f"{MINE}found = Open().scheduler, Open().get_model_config\n") == []
+    assert run.globals["found"] == ("mine: scheduler", "mine: get_model_config")  # type: ignore[attr-defined]
+
+
+def test_a_class_of_ones_own_is_awaited_too(vllm: Path, run: Run) -> None:
+    run(f"{MINE}found = Later().get_model_config()\n")
+    assert type(asyncio.run(run.globals["found"])).__name__ == "ModelConfig"  # type: ignore[attr-defined]
+
+
 def test_copies_and_uninstall(vllm: Path) -> None:
     v1_compat.install()
     cls = importlib.import_module("vllm.v1.engine.llm_engine").LLMEngine
     assert copy.deepcopy(cls()).vllm_config == cls().vllm_config
-    assert inspect.getattr_static(cls, "__getattr__", None) is not None
+    assert "__getattribute__" in vars(cls)
     v1_compat.uninstall()
-    assert inspect.getattr_static(cls, "__getattr__", None) is None
+    assert "__getattribute__" not in vars(cls)
     with pytest.raises(AttributeError, match="object has no attribute 'get_model_config'"):
         cls().get_model_config()
 

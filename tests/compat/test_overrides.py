@@ -100,7 +100,7 @@ def test_v0s_own_backend_is_vllms_own_on_v1() -> None:
         def get_attn_backend_cls(cls, selected_backend, head_size, use_v1) -> str:
             return "vllm.attention.backends.torch_sdpa.TorchSDPABackend"
 
-    with pytest.warns(v1_compat.LegacyWarning, match=r"names vllm\.attention\.backends\.torch_sdpa\.TorchSDPABackend"):
+    with pytest.warns(v1_compat.LegacyWarning, match=r"names `vllm\.attention\.backends\.torch_sdpa\.TorchSDPABackend"):
         path = Mine.get_attn_backend_cls(None, Selection())
     assert path == "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"
 
@@ -185,7 +185,7 @@ def test_the_place_is_the_class_statement(run: Callable[..., Any]) -> None:
     )
     (warning,) = [s for s in said if "get_attn_backend_cls" in s.text]
     assert (warning.line, warning.rule) == (2, "V1M111")
-    assert "`Mine.get_attn_backend_cls has V0's signature`" in warning.text
+    assert "`Mine.get_attn_backend_cls` has V0's signature." in warning.text
     assert "get_attn_backend_cls(selected_backend, attn_selector_config, num_heads=None)" in warning.text
 
 

@@ -57,7 +57,6 @@ def test_a_platforms_settings_reach_vllms_fields(run: Callable[..., Any]) -> Non
         (1, "V1M003", "CompilationLevel"),
         (3, "V1M004", "CompilationLevel"),
         (3, "V1M001", "CompilationConfig.level"),
-        (4, "V1M001", "CacheConfig.cpu_kvcache_space_bytes"),
         (5, "V1M001", "CacheConfig.cpu_kvcache_space_bytes"),
         (6, "V1M001", "SchedulerConfig.chunked_prefill_enabled"),
         (6, "V1M004", "SchedulerConfig.is_multi_step"),
@@ -66,12 +65,46 @@ def test_a_platforms_settings_reach_vllms_fields(run: Callable[..., Any]) -> Non
     assert next(s.text for s in said if s.line == 3 and "NO_COMPILATION" in s.text).count("CompilationMode.NONE") == 1
 
 
+CONFIG = "from vllm.config import CacheConfig, CompilationConfig, SchedulerConfig\nc, k = CompilationConfig(), CacheConfig()\n"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "found = hasattr(c, 'level') or hasattr(k, 'swap_space_bytes')",
+        "found = getattr(c, 'level', False) or getattr(k, 'swap_space_bytes', False)",
+        "try:\n    found = c.level\nexcept AttributeError:\n    found = False",
+        "found = not [getattr(c, name) for name in dir(c) + dir(CompilationConfig)]",
+        "import inspect; found = not inspect.getmembers(c) + inspect.getmembers(k) + inspect.getmembers(CompilationConfig)",
+        "from unittest.mock import create_autospec; found = not create_autospec(c) or not create_autospec(CompilationConfig)",
+        "found = 'level' in dir(c) + dir(CompilationConfig) + list(vars(CompilationConfig))",
+        "import copy, pickle; found = pickle.loads(pickle.dumps(copy.deepcopy(c))) != c",
+    ],
+    ids=["hasattr", "a default", "a handler", "dir", "getmembers", "autospec", "names", "copies"],
+)
+@pytest.mark.usefixtures("vllm")
+def test_who_does_not_need_them_never_meets_them(run: Callable[..., Any], lines: str) -> None:
+    assert run(f"{CONFIG}{lines}\n") == []
+    assert run.globals["found"] is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("vllm")
+def test_warnings_are_of_the_release_that_took_the_field(run: Callable[..., Any]) -> None:
+    said = run(f"{CONFIG}c.level, k.swap_space_bytes\n")
+    assert [s.category.__name__ for s in said] == ["RemovedIn0_18_0Warning", "RemovedIn0_11_1Warning"]
+
+
 def test_uninstall_takes_them_away(vllm: Path) -> None:
+    module = importlib.import_module("vllm.config")
+    before = {name: dict(vars(getattr(module, name))) for name in FIELDS}
     v1_compat.install()
-    config = importlib.import_module("vllm.config").CompilationConfig
-    assert hasattr(config, "level")
+    config = module.CompilationConfig()
+    config.level = 0
+    assert config.mode == 0 and {name: dict(vars(getattr(module, name))) for name in FIELDS} != before
     v1_compat.uninstall()
-    assert not hasattr(config, "level")
+    assert {name: dict(vars(getattr(module, name))) for name in FIELDS} == before
+    config.level = 3
+    assert config.mode == 0
 
 
 def test_what_this_vllm_has_is_left_alone(vllm: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -146,6 +147,24 @@ def test_vllm_alone_does_not_make_the_shim_read_its_index(child_env: dict[str, s
         "print([name for name in sys.modules if name.startswith('v1_migrate')])\n"
     )
     assert _under_the_shim(code, child_env).splitlines()[-1] == "[]"
+
+
+def test_a_program_without_legacy_names_finds_vllm_as_it_is(child_env: dict[str, str]) -> None:
+    """Flags, signatures, attributes, pickles and identity of what the shim touches, in a process with it and one without."""
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    script = str(ROOT / "tests" / "compat" / "touched.py")
+    differences = runpy.run_path(script)["differences"]
+    before, after = (
+        json.loads(
+            subprocess.run(
+                [sys.executable, script, *more], env=env, capture_output=True, text=True, timeout=300, check=True
+            ).stdout.splitlines()[-1]
+        )
+        for more in ([], ["--shim"])
+    )
+    assert len(before["found"]) > 100
+    assert differences(before["found"], after["found"]) == {}
+    assert after["said"] == []
 
 
 def test_arguments_that_would_become_others_are_refused(child_env: dict[str, str]) -> None:
