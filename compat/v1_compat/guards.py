@@ -60,7 +60,7 @@ def named_in_text(filename: str) -> frozenset[tuple[int, str]]:
 @lru_cache(maxsize=256)
 def words(filename: str) -> frozenset[str]:
     """The keywords of all calls of a file, and its texts."""
-    nodes = list(ast.walk(_tree(filename)))
+    nodes = list(ast.walk(parsed(filename)))
     keywords = {node.arg for node in nodes if isinstance(node, ast.keyword) and node.arg is not None}
     texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return frozenset(keywords | texts)
