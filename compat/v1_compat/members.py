@@ -36,10 +36,6 @@ RULE, INSIDES = "V1M102", "V1M008"  # the plan's: a member that went; a chain in
 _CHAIN, _WORKERS = "llm_engine", "model_executor"
 _CONFIGURATION = re.compile(r"(?:get_)?(\w+_config)")
 _RENAMED = {"decoding_config": "structured_outputs_config"}
-_LET_WORKERS = (
-    "The model is in another process on V1: `LLM.apply_model(function)` runs a function on it in every worker, "
-    "`collective_rpc(method, args=...)` calls a method of the worker class or of your `worker_extension_cls`."
-)
 
 
 def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
@@ -91,7 +87,9 @@ def _lost(engine: Any, name: str, legacy: tuple[str, str, str], server: Server) 
 def _legacy(name: str, places: tuple[str, ...], server: Server) -> tuple[str, str, str]:
     """The dotted name of a member that went, the words about it, and since when; "" if it is none."""
     if name == _WORKERS and places[0].endswith("LLMEngine"):
-        return f"{places[0]}.{name}", _LET_WORKERS, ""  # there on V1, too, where nothing else is a process
+        from v1_migrate.rules.engine_internals import TO_THE_WORKERS
+
+        return f"{places[0]}.{name}", TO_THE_WORKERS, ""  # there on V1, too, where nothing else is a process
     legacy = next((found for place in places if (found := server.table.find(f"{place}.{name}"))), None)
     return (legacy.dotted, legacy.advice, legacy.since) if legacy is not None else ("", "", "")
 

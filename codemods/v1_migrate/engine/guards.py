@@ -14,9 +14,9 @@ from .scopes import Path
 from .tree import absolute
 
 _VERSION = re.compile(r"version|use_v1|is_v1\b|is_v1_|vllm_v\d", re.IGNORECASE)
-_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException"}
 _FAILED_IMPORT = {"ImportError", "ModuleNotFoundError"}
 _BROAD = {"Exception", "BaseException"}
+_IMPORT_ERRORS = _FAILED_IMPORT | _BROAD | {"AttributeError"}
 _SUPPRESSORS = {"suppress", "raises"}  # contextlib's; pytest's, which expects the failure
 _PROBES = {"hasattr", "find_spec", "is_set"}
 _TRIES = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Pass)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _INSIDES = {"model_executor", "driver_worker", "driver_model_runner"}
 _ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
 _LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
-_TO_THE_WORKERS = (
+TO_THE_WORKERS = (
     "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every worker, "
     "`LLM.collective_rpc(method, args=...)` calls a method of the worker class or of your `worker_extension_cls`."
 )
@@ -68,7 +68,7 @@ class EngineInternals(Rule):
                     f"`{'.'.join(filter(None, (use.name, *use.attributes)))}` reaches {reached}",
                     Severity.INFO if guarded else Severity.ERROR,
                     effort=Effort.HOURS,
-                    advice=_of_the_engine(use.attributes, file) or _TO_THE_WORKERS,
+                    advice=_of_the_engine(use.attributes, file) or TO_THE_WORKERS,
                 )
 
     def _reached(self, name: str, attributes: tuple[str, ...], file: PythonFile) -> str:
