@@ -65,6 +65,19 @@ def test_what_is_sent_to_a_generator_and_what_it_returns_goes_through() -> None:
     assert stop.value.value == 5
 
 
+def test_what_is_sent_to_an_asynchronous_generator_goes_through() -> None:
+    async def echo() -> AsyncIterator[Any]:
+        sent: Any = "first"
+        while sent is not None:
+            sent = yield sent  # type: ignore[misc]
+
+    async def use() -> list[Any]:
+        made = in_front(echo, lambda args, kwargs: (args, kwargs))()
+        return [await anext(made), await made.asend("second"), await anext(made, "ended")]
+
+    assert asyncio.run(use()) == ["first", "second", "ended"]
+
+
 USE = """
 from vllm.v1.engine.async_llm import AsyncLLM
 e = AsyncLLM()
