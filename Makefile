@@ -37,12 +37,12 @@ endif
 # Two environments: ours, and one with vLLM itself, whose operators and engine the backend is held against.
 test: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
 	V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2 -m "not slow"
-	$(VLLM)/bin/python -m pytest -m "not slow" $(VLLM_TESTS)
+	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest -m "not slow" $(VLLM_TESTS)
 
 test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
 	V1_RANDOM=1 V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
 	$(BIN)/python tests/v1_cpu/native/sanitize.py
-	$(VLLM)/bin/python -m pytest $(VLLM_TESTS)
+	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest $(VLLM_TESTS)
 
 # IPEX 2.8.0 works beside torch 2.8.0 alone, whose wheel on the package index is the CUDA build.
 test-ipex: $(IPEX)/installed
