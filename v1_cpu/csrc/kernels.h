@@ -18,6 +18,7 @@ static inline bool is_direct(const Call& c, int64_t queries) { return queries * 
 
 #ifdef __AMX_BF16__
 constexpr int64_t FEW_PRODUCTS = 400;  // of a query and a key, up to which a bf16 decode takes multiply-adds
+constexpr int64_t SPLIT_ROWS = 32;     // of float32 queries, from which on cutting keys in parts for the tiles pays
 #endif
 
 template <class T>
@@ -54,6 +55,14 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #endif
       return Packed<T, PairWords>(c, r, item, r.kv_len, scratch).attend(partial);
     }
+#endif
+#ifdef __AMX_BF16__
+  const bool halves = c.query_type == V1_F16 && !__is_same(T, float);
+  if (halves || (item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) >= SPLIT_ROWS) {
+    const TileScope tiles;
+    if (halves) return Packed<T, SplitWords<2>>(c, r, item, r.kv_len, scratch).attend(partial);
+    return Packed<T, SplitWords<3>>(c, r, item, r.kv_len, scratch).attend(partial);
+  }
 #endif
   Packed<T, FloatWords>(c, r, item, r.kv_len, scratch).attend(partial);
 }
@@ -115,6 +124,9 @@ static int64_t attend_scratch(const Call* c) {
   if (longest >= 0) bytes = larger(bytes, Shape<FloatWords>(*c, longest).scratch());
 #ifdef V1_WORDS
   if (longest >= 0) bytes = larger(bytes, Shape<PairWords>(*c, longest).scratch());
+#endif
+#ifdef __AMX_BF16__
+  if (longest >= 0) bytes = larger(bytes, Shape<SplitWords<3>>(*c, longest).scratch());
 #endif
   return bytes + expanded_scratch(*c);
 }

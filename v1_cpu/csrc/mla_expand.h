@@ -8,9 +8,9 @@ template <class T, class M> struct ExpandedShape {  // sizes in floats
   int64_t columns, words, up_size, operand, stride, made, block;
   explicit ExpandedShape(const Call& c)
       : columns(round_up(c.nope + c.head_size_v, 2 * W)), words(M::PER_WORD == 1 ? c.rank : round_up(c.rank, 2 * W) / 2),
-        up_size(round_up(columns, PANEL) * words), operand(round_up(c.rank, 2 * W)), stride(round_up(columns, PANEL) + 16),
+        up_size(round_up(columns, M::PANEL) * words * M::PLANES), operand(larger(round_up(c.rank, 2 * W), words * M::PLANES)), stride(round_up(columns, M::PANEL) + 16),
         made(round_up((c.head_size + c.head_size_v) * int64_t(sizeof(T)), 64) / 4), block(M::block(c)) {}
-  int64_t scratch() const { return (up_size + block * (operand + stride) + TILE * made) * 4 + 4 * 64; }
+  int64_t scratch() const { return (up_size + block * (operand + stride) + M::KEYS * made) * 4 + 4 * 64; }
 };
 
 template <class T, class M>
@@ -27,11 +27,11 @@ struct ExpandedRows {
     up = (float*)take(scratch, shape.up_size * 4);
     operand = (float*)take(scratch, shape.block * shape.operand * 4);
     products = (float*)take(scratch, shape.block * shape.stride * 4);
-    made = take(scratch, TILE * shape.made * 4);
+    made = take(scratch, M::KEYS * shape.made * 4);
     const T *rows[W], *first = (const T*)c.up + head * c.up_head;
     for (int64_t column = 0; column < shape.columns; column += W) {
       for (int64_t i = 0; i < W; i++) rows[i] = first + smaller(column + i, c.nope + c.head_size_v - 1) * c.up_row;
-      Pack<T, M>::key_columns(rows, c.rank, up + column / PANEL * shape.words * PANEL + column % PANEL);
+      Pack<T, M>::key_columns(rows, c.rank, up + column / M::PANEL * M::PLANES * shape.words * M::PANEL + column % M::PANEL, shape.words);
     }
   }
 
@@ -39,14 +39,16 @@ struct ExpandedRows {
   const float* operand_of(int64_t first, int64_t n, int64_t padded, int64_t& stride) const {
     const T* from = latents + first * c.key_token;
     const bool fits = first + padded <= r.kv_len && c.rank % (2 * W) == 0 && c.key_token % M::PER_WORD == 0;
-    if (fits && (M::PER_WORD == 2 || __is_same(T, float))) {
+    if (fits && M::PLANES == 1 && (M::PER_WORD == 2 || __is_same(T, float))) {
       stride = c.key_token / M::PER_WORD;
       return (const float*)from;
     }
     stride = shape.operand;
     for (int64_t i = 0; i < n; i++, from += c.key_token) {
       float* to = operand + i * stride;
-      if (M::PER_WORD == 1) {
+      if constexpr (M::PLANES > 1) {
+        Pack<T, M>::row(from, c.rank, to, shape.words);
+      } else if (M::PER_WORD == 1) {
         widen_row(from, c.rank, to);
         to_element_order<T>(to, stride);
       } else {
@@ -73,7 +75,7 @@ struct ExpandedRows {
       const int64_t count = smaller(shape.block, n - j), padded = round_up(count, M::ROWS);
       int64_t stride;
       const float* a = operand_of(begin + j, count, padded, stride);
-      gemm<M>(a, stride, padded, up, shape.words, shape.words, products, shape.stride, shape.columns, false);
+      gemm<M>(a, stride, shape.words, padded, up, shape.words, shape.words, products, shape.stride, shape.columns, false);
       for (int64_t i = 0; i < count; i++) {
         T* to = (T*)(made + (j + i) * shape.made * 4);
         round_row(products + i * shape.stride, c.nope, to);
@@ -99,11 +101,20 @@ template <class T> static inline void attend_expanded(const Call& c, const Reque
     return attend_expanded_with<T, PairWords>(c, r, item, partial, scratch);
   }
 #endif
-  if constexpr (sizeof(T) > 1) attend_expanded_with<T, FloatWords>(c, r, item, partial, scratch);  // no float8: latents have the query's type
+  if constexpr (sizeof(T) > 1) {  // no float8: latents have the query's type
+#ifdef __AMX_BF16__
+    const TileScope tiles;
+    attend_expanded_with<T, SplitWords<__is_same(T, f16) ? 2 : 3>>(c, r, item, partial, scratch);
+#else
+    attend_expanded_with<T, FloatWords>(c, r, item, partial, scratch);
+#endif
+  }
 }
 static inline int64_t expanded_scratch(const Call& c) {
   if (!c.up) return 0;
-#ifdef V1_WORDS
+#ifdef __AMX_BF16__
+  return larger(ExpandedShape<float, SplitWords<3>>(c).scratch(), ExpandedShape<bf16, PairWords>(c).scratch());
+#elif defined V1_WORDS
   return larger(ExpandedShape<float, FloatWords>(c).scratch(), ExpandedShape<bf16, PairWords>(c).scratch());
 #else
   return ExpandedShape<float, FloatWords>(c).scratch();

@@ -1,27 +1,31 @@
 // The kernel for many query rows per KV head (prefill, chunks, one KV head under many query heads): flash attention on packed tiles.
 //
-// Keys and values are packed per tile of TILE keys into panels of PANEL columns, once per work item, and reused by all its query
+// Keys and values are packed per tile of KEYS keys into panels of PANEL columns, once per work item, and reused by all its query
 // tiles through a direct-mapped store. Per block of rows: scores = Q K^T, one step of the online softmax, output += P V, both
 // products by `gemm`. A "word" is what one 32-bit lane holds: a float32, or two bf16 for the dot-product instructions.
 //
-//   keys    [TILE / PANEL][key words][PANEL]       key words: head size, or pairs of it
+//   keys    [KEYS / PANEL][key words][PANEL]       key words: head size, or pairs of it
 //   values  [columns / PANEL][value words][PANEL]  value words: keys of the tile, or pairs of them
+//
+// Numbers split in bf16 parts (SplitWords) take as many planes of words: [.. / PANEL][plane][words][PANEL], and in rows of queries and
+// weights one plane behind the other.
 
-constexpr int64_t PANEL = GEMM_VECTORS * W;
 constexpr int64_t TILE = 256;          // keys
 constexpr int64_t QUERY_ROWS = 192;    // rows per query tile
 constexpr int64_t EXPANDED_BYTES = 64 << 20;  // of packed tiles of all threads, where keys and values have to be made for them
-constexpr int64_t SCORE_STRIDE = TILE + 16;  // keeps the rows of a block out of each other's cache sets
 
 struct FloatWords {
-  static constexpr int PER_WORD = 1;
+  static constexpr int PER_WORD = 1, PLANES = 1;
+  static constexpr int64_t PANEL = GEMM_VECTORS * W, KEYS = TILE, QUERIES = QUERY_ROWS;
   static constexpr int64_t ROWS = GEMM_ROWS, KEY_STEP = 1;
   static int64_t block(const Call&) { return GEMM_BLOCK; }
   static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
+  static int64_t key_of(int64_t word, int) { return word; }
 };
 #ifdef V1_WORDS
 struct PairWords {
-  static constexpr int PER_WORD = 2;
+  static constexpr int PER_WORD = 2, PLANES = 1;
+  static constexpr int64_t PANEL = GEMM_VECTORS * W, KEYS = TILE, QUERIES = QUERY_ROWS;
 #ifdef __AMX_BF16__
   static constexpr int64_t ROWS = 16, KEY_STEP = 32;
   // Outputs of 64 rows beside keys and values of larger heads are too much for the second-level cache.
@@ -31,10 +35,23 @@ struct PairWords {
   static int64_t block(const Call&) { return GEMM_BLOCK; }
 #endif
   static inline V madd(V sum, V a, V b) { return vdot(sum, (Words)a, (Words)b); }
+  static int64_t key_of(int64_t word, int half) { return 2 * word + half; }
+};
+#endif
+#ifdef __AMX_BF16__
+// Products of wider numbers on bf16 tiles. A number is cut in parts of eight bits of mantissa, largest first: two for float16, whose
+// products and rounded results need no more; three for float32, of which they are the whole. Products below the rounding of the type
+// are left out: three of four, six of nine remain. A word pairs elements, or keys, sixteen apart.
+template <int PARTS> struct SplitWords {
+  static constexpr int PER_WORD = 2, PLANES = PARTS;
+  static constexpr int64_t PANEL = 32, KEYS = TILE, QUERIES = 2 * QUERY_ROWS;  // rows per query tile: packed tiles are large
+  static constexpr int64_t ROWS = 16, KEY_STEP = 32;
+  static int64_t block(const Call&) { return 32; }
+  static int64_t key_of(int64_t word, int half) { return word / W * 2 * W + word % W + half * W; }
 };
 #endif
 
-// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][PANEL]. The sum of a tile is made apart: it rounds less than a running one.
+// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][M::PANEL]. The sum of a tile is made apart: it rounds less than a running one.
 template <class M, int N>
 static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_t words, float* c, int64_t ldc, bool accumulate) {
   V sums[GEMM_ROWS][N];
@@ -42,7 +59,7 @@ static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_
     for (int i = 0; i < N; i++) sums[r][i] = vzero();
   for (int64_t k = 0; k < words; k++) {
     V column[N];
-    for (int i = 0; i < N; i++) column[i] = vload(b + k * PANEL + i * W);
+    for (int i = 0; i < N; i++) column[i] = vload(b + k * M::PANEL + i * W);
     for (int r = 0; r < GEMM_ROWS; r++) {
       const V x = vset(a[r * lda + k]);
       for (int i = 0; i < N; i++) sums[r][i] = M::madd(sums[r][i], x, column[i]);
@@ -51,13 +68,13 @@ static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_
   for (int r = 0; r < GEMM_ROWS; r++)
     for (int i = 0; i < N; i++) vstore(c + r * ldc + i * W, accumulate ? vadd(vload(c + r * ldc + i * W), sums[r][i]) : sums[r][i]);
 }
-// `columns` a multiple of 2 * W, `rows` of M::ROWS; the panels of b are `panel_words` words apart.
+// `columns` a multiple of 2 * W, `rows` of M::ROWS; the panels of b are `panel_words` words apart, the planes of a `plane`.
 template <class M>
-static inline void gemm(const float* a, int64_t lda, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
+static inline void gemm(const float* a, int64_t lda, int64_t, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
                         int64_t ldc, int64_t columns, bool accumulate) {
-  for (int64_t column = 0; column < columns; column += PANEL, b += panel_words * PANEL)
+  for (int64_t column = 0; column < columns; column += M::PANEL, b += panel_words * M::PANEL)
     for (int64_t r = 0; r < rows; r += GEMM_ROWS) {
-      if (columns - column >= PANEL) gemm_tile<M, GEMM_VECTORS>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
+      if (columns - column >= M::PANEL) gemm_tile<M, GEMM_VECTORS>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
       else gemm_tile<M, 2>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
     }
 }
@@ -69,7 +86,7 @@ static inline void gemm(const float* a, int64_t lda, int64_t rows, const float* 
 
 template <class T, class M> struct Pack {  // float32 words
   static constexpr bool paired = Order<T>::paired;
-  static void key_columns(const T* const* rows, int64_t d, float* panel) {  // W keys to W columns
+  static void key_columns(const T* const* rows, int64_t d, float* panel, int64_t) {  // W keys to W columns
     for (int64_t i = 0; i < d; i += 2 * W) {
       V a[W], b[W];
       const int64_t left = d - i;
@@ -81,8 +98,8 @@ template <class T, class M> struct Pack {  // float32 words
       vtranspose(b);
       for (int j = 0; j < W; j++) {
         const int64_t ka = i + (paired ? 2 * j : j), kb = i + (paired ? 2 * j + 1 : W + j);
-        if (ka < d) vstore(panel + ka * PANEL, a[j]);
-        if (kb < d) vstore(panel + kb * PANEL, b[j]);
+        if (ka < d) vstore(panel + ka * M::PANEL, a[j]);
+        if (kb < d) vstore(panel + kb * M::PANEL, b[j]);
       }
     }
   }
@@ -91,24 +108,24 @@ template <class T, class M> struct Pack {  // float32 words
       V a, b;
       if (d - i >= 2 * W) load2(rows[0] + i, a, b);
       else load2_tail(rows[0] + i, int(d - i), a, b);
-      float* to = panel + i / PANEL * panel_words * PANEL + i % PANEL;
+      float* to = panel + i / M::PANEL * panel_words * M::PANEL + i % M::PANEL;
       vstore(to, a);
       vstore(to + W, b);
     }
   }
   static void output(float* o, int64_t n) { to_element_order<T>(o, n); }
-  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t) { load_query(c, token, head, out); }
+  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t, float*) { load_query(c, token, head, out); }
 };
 #ifdef V1_WORDS
 template <class T> struct Pack<T, PairWords> {
-  static void key_columns(const T* const* rows, int64_t d, float* panel) {
+  static void key_columns(const T* const* rows, int64_t d, float* panel, int64_t) {
     for (int64_t i = 0; i < d; i += 2 * W) {
       V a[W];
       const int64_t left = d - i;
       for (int j = 0; j < W; j++)
         a[j] = (V)(left >= 2 * W ? load_words(rows[j] + i) : load_words_tail(rows[j] + i, int(left)));
       vtranspose(a);
-      for (int j = 0; j < W; j++) vstore(panel + (i / 2 + j) * PANEL, a[j]);
+      for (int j = 0; j < W; j++) vstore(panel + (i / 2 + j) * PairWords::PANEL, a[j]);
     }
   }
   static void value_row(const T* const* rows, int64_t d, float* panel, int64_t panel_words) {  // two keys; rows[1] may be null
@@ -118,7 +135,7 @@ template <class T> struct Pack<T, PairWords> {
       const Words odd = !rows[1] ? Words{} : n == 2 * W ? load_words(rows[1] + i) : load_words_tail(rows[1] + i, n);
       Words a, b;
       zip_rows(even, odd, a, b);
-      float* to = panel + i / PANEL * panel_words * PANEL + i % PANEL;
+      float* to = panel + i / PairWords::PANEL * panel_words * PairWords::PANEL + i % PairWords::PANEL;
       vstore(to, (V)a);
       vstore(to + W, (V)b);
     }
@@ -131,33 +148,99 @@ template <class T> struct Pack<T, PairWords> {
       vstore(o + i + W, b);
     }
   }
-  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t words) {
+  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t words, float*) {
     __builtin_memset(out, 0, words * sizeof(float));
     __builtin_memcpy(out, (const bf16*)c.query + token * c.query_token + head * c.query_head, c.head_size * sizeof(bf16));
   }
 };
 #endif
 
+#ifdef __AMX_BF16__
+// Words (low, high) of the parts of two vectors. They are cut off, not rounded: what is left is exact.
+template <int PLANES> static inline void split_words(V low, V high, V (&out)[PLANES]) {
+  const __m512i upper = _mm512_set1_epi32(-65536);
+  for (int i = 0; i < PLANES; i++) {
+    const __m512i a = _mm512_castps_si512(low), b = _mm512_castps_si512(high);
+    out[i] = (V)_mm512_ternarylogic_epi32(_mm512_srli_epi32(a, 16), b, upper, 0xf8);  // a >> 16 | (b & upper)
+    if (i + 1 < PLANES) {
+      low = vsub(low, (V)_mm512_and_si512(a, upper));
+      high = vsub(high, (V)_mm512_and_si512(b, upper));
+    }
+  }
+}
+template <class T, int PLANES> struct Pack<T, SplitWords<PLANES>> {
+  static constexpr int64_t PANEL = SplitWords<PLANES>::PANEL;
+  static void key_columns(const T* const* rows, int64_t d, float* panel, int64_t words) {
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V parts[PLANES][W];
+      for (int j = 0; j < W; j++) {
+        V a, b, out[PLANES];
+        load_step(rows[j] + i, d - i, a, b);
+        split_words(a, b, out);
+        for (int p = 0; p < PLANES; p++) parts[p][j] = out[p];
+      }
+      for (int p = 0; p < PLANES; p++) {
+        vtranspose(parts[p]);
+        for (int j = 0; j < W; j++) vstore(panel + (p * words + i / 2 + j) * PANEL, parts[p][j]);
+      }
+    }
+  }
+  static void load_step(const T* from, int64_t left, V& a, V& b) {
+    if (left >= 2 * W) load2(from, a, b);
+    else load2_tail(from, int(left), a, b);
+  }
+  static void value_row(const T* const* rows, int64_t d, float* panel, int64_t words) {  // two keys; rows[1] may be null
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V a[2] = {}, b[2] = {}, out[PLANES];
+      for (int half = 0; half < 2; half++)
+        if (rows[half]) load_step(rows[half] + i, d - i, a[half], b[half]);
+      float* to = panel + i / PANEL * PLANES * words * PANEL + i % PANEL;
+      split_words(a[0], a[1], out);
+      for (int p = 0; p < PLANES; p++) vstore(to + p * words * PANEL, out[p]);
+      split_words(b[0], b[1], out);
+      for (int p = 0; p < PLANES; p++) vstore(to + p * words * PANEL + W, out[p]);
+    }
+  }
+  static void output(float* o, int64_t n) { to_element_order<T>(o, n); }
+  template <class F> static void row(const F* from, int64_t d, float* out, int64_t words) {
+    for (int64_t i = 0; i < d; i += 2 * W) {
+      V a, b, parts[PLANES];
+      if (d - i >= 2 * W) load2(from + i, a, b);
+      else load2_tail(from + i, int(d - i), a, b);
+      split_words(a, b, parts);
+      for (int p = 0; p < PLANES; p++) vstore(out + p * words + i / 2, parts[p]);
+    }
+  }
+  static void query(const Call& c, int64_t token, int64_t head, float* out, int64_t words, float* line) {
+    const int64_t padded = round_up(c.head_size, 2 * W);
+    load_query(c, token, head, line);
+    if (Order<T>::paired) to_pair_order(line, padded);
+    row(line, padded, out, words);
+  }
+};
+#endif
+
 // Sizes in floats.
 template <class M> struct Shape {
-  int64_t key_words, query_stride, columns, o_stride, key_size, value_words, value_size, slots, block, rows;  // block: rows of one product
+  int64_t key_words, query_stride, score_stride, columns, o_stride, key_size, value_words, value_size, slots, block, rows;  // block: rows of one product
   explicit Shape(const Call& c, int64_t max_keys) {
     key_words = M::PER_WORD == 1 ? c.head_size : round_up(c.head_size, 2 * W) / 2;
-    query_stride = round_up(c.head_size, 2 * W) / M::PER_WORD + 16;
+    query_stride = round_up(c.head_size, 2 * W) / M::PER_WORD * M::PLANES + 16;  // 16: keeps rows out of each other's cache sets
+    score_stride = larger(M::KEYS, M::KEYS / M::PER_WORD * M::PLANES) + 16;
     columns = round_up(c.head_size_v, 2 * W);
-    o_stride = round_up(columns, PANEL) + 16;
-    key_size = TILE * key_words;
-    value_words = TILE / M::PER_WORD;
-    value_size = value_words * round_up(columns, PANEL);
+    o_stride = round_up(columns, M::PANEL) + 16;
+    key_size = M::KEYS * key_words * M::PLANES;
+    value_words = M::KEYS / M::PER_WORD;
+    value_size = value_words * round_up(columns, M::PANEL) * M::PLANES;
     const int64_t budget = c.up ? larger(16 << 20, EXPANDED_BYTES / c.num_threads) : (c.num_threads > 6 ? 4 : 16) << 20, tile = (key_size + value_size) * int64_t(sizeof(float));
-    slots = larger(1, smaller(budget / tile, (max_keys + TILE - 1) / TILE));
+    slots = larger(1, smaller(budget / tile, (max_keys + M::KEYS - 1) / M::KEYS));
     const int64_t group = c.num_heads / c.num_kv_heads;
     block = M::block(c);
-    rows = round_up(larger(group, QUERY_ROWS), block) + block;
+    rows = round_up(larger(group, M::QUERIES), block) + block;
   }
   int64_t scratch() const {
-    const int64_t floats = rows * (query_stride + o_stride + 2) + 2 * block * SCORE_STRIDE + slots * (key_size + value_size);
-    return floats * int64_t(sizeof(float)) + slots * 8 + 2 * TILE * 8 + rows * 16 + 64 * 16;
+    const int64_t floats = rows * (query_stride + o_stride + 2) + larger(block * score_stride, query_stride * 2) + block * score_stride + slots * (key_size + value_size);
+    return floats * int64_t(sizeof(float)) + slots * 8 + 2 * M::KEYS * 8 + rows * 16 + 64 * 16;
   }
 };
 
@@ -190,44 +273,46 @@ struct Packed {
     tiles = (float*)take(scratch, shape.slots * (shape.key_size + shape.value_size) * 4);
     q = (float*)take(scratch, shape.rows * shape.query_stride * 4);
     o = (float*)take(scratch, shape.rows * shape.o_stride * 4);
-    scores = (float*)take(scratch, shape.block * SCORE_STRIDE * 4);
-    weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, shape.block * SCORE_STRIDE * 4);
+    scores = (float*)take(scratch, larger(shape.block * shape.score_stride, round_up(c.head_size, 2 * W)) * 4);
+    weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, shape.block * shape.score_stride * 4);
     maximum = (float*)take(scratch, shape.rows * 4);
     sum = (float*)take(scratch, shape.rows * 4);
     held = (int64_t*)take(scratch, shape.slots * 8);
     row_keys = (Keys*)take(scratch, shape.rows * 16);
-    key_rows = (const T**)take(scratch, TILE * 8);
-    value_rows = (const T**)take(scratch, TILE * 8);
+    key_rows = (const T**)take(scratch, M::KEYS * 8);
+    value_rows = (const T**)take(scratch, M::KEYS * 8);
     for (int64_t i = 0; i < shape.slots; i++) held[i] = -1;
-    __builtin_memset(weights, 0, shape.block * SCORE_STRIDE * 4);
+    __builtin_memset(weights, 0, shape.block * shape.score_stride * 4);
   }
 
-  // The packed keys [first + TILE * index, ...) of the item, `n` of them.
+  // The packed keys [first + KEYS * index, ...) of the item, `n` of them.
   const float* tile(int64_t index, int64_t first, int64_t n) {
     const int64_t slot = index % slots;
     float* keys = tiles + slot * (shape.key_size + shape.value_size);
     if (held[slot] == index) return keys;
     held[slot] = index;
     cache.rows(first, n, key_rows, value_rows);
-    const int64_t padded = round_up(n, PANEL);
+    const int64_t padded = round_up(n, M::PANEL);
     for (int64_t j = n; j < padded; j++) key_rows[j] = key_rows[n - 1];  // masked later
     for (int64_t j = 0; j < padded; j += W)
-      Pack<T, M>::key_columns(key_rows + j, c.head_size, keys + j / PANEL * shape.key_words * PANEL + j % PANEL);
+      Pack<T, M>::key_columns(key_rows + j, c.head_size, keys + j / M::PANEL * M::PLANES * shape.key_words * M::PANEL + j % M::PANEL, shape.key_words);
     float* values = keys + shape.key_size;
     const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
     for (int64_t word = 0; word < words; word++) {
-      const int64_t j = word * M::PER_WORD;
-      const T* pair[2] = {j < n ? value_rows[j] : nullptr, j + 1 < n ? value_rows[j + 1] : nullptr};
-      if (pair[0]) Pack<T, M>::value_row(pair, c.head_size_v, values + word * PANEL, shape.value_words);
-      else zero_values(values + word * PANEL);
+      const int64_t j = M::key_of(word, 0), other = M::key_of(word, 1);
+      const T* pair[2] = {j < n ? value_rows[j] : nullptr, other < n ? value_rows[other] : nullptr};
+      if (pair[0]) Pack<T, M>::value_row(pair, c.head_size_v, values + word * M::PANEL, shape.value_words);
+      else zero_values(values + word * M::PANEL);
     }
     return keys;
   }
   void zero_values(float* values) {
     for (int64_t i = 0; i < shape.columns; i += 2 * W) {
-      float* to = values + i / PANEL * shape.value_words * PANEL + i % PANEL;
-      vstore(to, vzero());
-      vstore(to + W, vzero());
+      float* to = values + i / M::PANEL * M::PLANES * shape.value_words * M::PANEL + i % M::PANEL;
+      for (int p = 0; p < M::PLANES; p++, to += shape.value_words * M::PANEL) {
+        vstore(to, vzero());
+        vstore(to + W, vzero());
+      }
     }
   }
 
@@ -246,6 +331,18 @@ struct Packed {
   V weigh(float* s, float* w, int64_t n, float base) {
     const V factor = vset(logits.factor), minus_base = vset(-base);
     V total = vzero();
+#ifdef __AMX_BF16__
+    if constexpr (M::PLANES > 1) {
+      for (int64_t j = 0; j < n; j += 2 * W) {
+        V parts[M::PLANES];
+        const V a = vexp2(vfma(vload(s + j), factor, minus_base)), b = vexp2(vfma(vload(s + j + W), factor, minus_base));
+        total = vadd(total, vadd(a, b));
+        split_words(a, b, parts);
+        for (int p = 0; p < M::PLANES; p++) vstore(w + p * shape.value_words + j / 2, parts[p]);
+      }
+      return total;
+    }
+#endif
 #ifdef V1_WORDS
     if (M::PER_WORD == 2) {
       for (int64_t j = 0; j < n; j += 2 * W) {
@@ -270,7 +367,7 @@ struct Packed {
     V lanes[W];
     float base[W], alpha[W];
     const int64_t rows = smaller(W, count - row);
-    for (int64_t i = 0; i < rows; i++) lanes[i] = finish_scores(scores + (row + i) * SCORE_STRIDE, n, key, first + row + i);
+    for (int64_t i = 0; i < rows; i++) lanes[i] = finish_scores(scores + (row + i) * shape.score_stride, n, key, first + row + i);
     for (int64_t i = rows; i < W; i++) lanes[i] = vset(MINUS_INFINITY);
     float* top = maximum + first + row;
     const V old = vload(top), next = vmax(old, vmul(vmaxima(lanes), vset(logits.factor)));
@@ -281,7 +378,7 @@ struct Packed {
     vstore(alpha, rescale);
     for (int64_t i = 0; i < rows; i++) {
       if (alpha[i] != 1.0f) scale_row(o + (first + row + i) * shape.o_stride, shape.columns, alpha[i]);
-      lanes[i] = weigh(scores + (row + i) * SCORE_STRIDE, weights + (row + i) * SCORE_STRIDE, round_up(n, 2 * W), base[i]);
+      lanes[i] = weigh(scores + (row + i) * shape.score_stride, weights + (row + i) * shape.score_stride, round_up(n, 2 * W), base[i]);
     }
     vstore(sum + first + row, vfma(vload(sum + first + row), rescale, vsums(lanes)));
   }
@@ -294,17 +391,17 @@ struct Packed {
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
     n = smaller(n, seen.end - key);
     if (n <= 0 || seen.begin >= key + n) return;
-    const int64_t skipped = larger(seen.begin - key, 0) / PANEL * PANEL;  // what a window leaves out of the tile's beginning
-    const float* values = keys + shape.key_size + skipped / M::PER_WORD * PANEL;
-    keys += skipped * shape.key_words;
+    const int64_t skipped = larger(seen.begin - key, 0) / M::PANEL * M::PANEL;  // what a window leaves out of the tile's beginning
+    const float* values = keys + shape.key_size + skipped / M::PER_WORD * M::PANEL;
+    keys += skipped * shape.key_words * M::PLANES;
     key += skipped;
     n -= skipped;
     const float* queries = q + first * shape.query_stride;
     float* output = o + first * shape.o_stride;
-    gemm<M>(queries, shape.query_stride, padded_rows, keys, shape.key_words, shape.key_words, scores, SCORE_STRIDE, round_up(n, 2 * W), false);
+    gemm<M>(queries, shape.query_stride, shape.key_words, padded_rows, keys, shape.key_words, shape.key_words, scores, shape.score_stride, round_up(n, 2 * W), false);
     for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n);
     const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
-    gemm<M>(weights, SCORE_STRIDE, padded_rows, values, shape.value_words, words, output, shape.o_stride, shape.columns, true);
+    gemm<M>(weights, shape.score_stride, shape.value_words, padded_rows, values, shape.value_words, words, output, shape.o_stride, shape.columns, true);
   }
 
   // Queries [from, to) of the request over keys `range` of the item.
@@ -316,7 +413,7 @@ struct Packed {
       const Keys k = keys_of(c, r, from + row / group);
       row_keys[row] = {larger(k.begin, range.begin), smaller(k.end, range.end)};
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
-      Pack<T, M>::query(c, r.token + from + row / group, item.kv_head * group + row % group, q + row * shape.query_stride, shape.query_stride);
+      Pack<T, M>::query(c, r.token + from + row / group, item.kv_head * group + row % group, q + row * shape.query_stride, M::PLANES == 1 ? shape.query_stride : shape.key_words, scores);
     }
     for (int64_t row = 0; row < padded; row++) {
       maximum[row] = MINUS_INFINITY;
@@ -324,8 +421,8 @@ struct Packed {
     }
     __builtin_memset(q + rows * shape.query_stride, 0, (padded - rows) * shape.query_stride * sizeof(float));
     __builtin_memset(o, 0, padded * shape.o_stride * sizeof(float));
-    for (int64_t index = (seen.begin - range.begin) / TILE; range.begin + index * TILE < seen.end; index++) {
-      const int64_t key = range.begin + index * TILE, n = smaller(TILE, range.end - key);
+    for (int64_t index = (seen.begin - range.begin) / M::KEYS; range.begin + index * M::KEYS < seen.end; index++) {
+      const int64_t key = range.begin + index * M::KEYS, n = smaller(M::KEYS, range.end - key);
       const float* keys = tile(index, key, n);
       for (int64_t first = 0; first < rows; first += shape.block) attend_block(keys, key, n, first, rows);
     }
@@ -343,7 +440,7 @@ struct Packed {
       range = {smaller(range.begin, k.begin), larger(range.end, k.end)};
     }
     range = {larger(range.begin, item.key_begin), smaller(range.end, item.key_end)};
-    const int64_t step = larger(1, QUERY_ROWS / group);
+    const int64_t step = larger(1, M::QUERIES / group);
     slots = item.query_end - item.query_begin > step ? shape.slots : 1;
     for (int64_t from = item.query_begin; from < item.query_end; from += step)
       attend_queries(from, smaller(from + step, item.query_end), range, partial);
