@@ -104,10 +104,14 @@ def library_of(opened: ctypes.CDLL, isa: str) -> Library:
 
 
 def _amx_agrees(library: ctypes.CDLL) -> bool:
-    """Whether a prefill on AMX tiles gives what the vector unit gives, within the rounding of bf16."""
+    """Whether prefills on AMX tiles give what the vector unit gives, within the rounding of their types."""
+    return _prefills_agree(library, torch.bfloat16, 0.05) and _prefills_agree(library, torch.float32, 1e-5)
+
+
+def _prefills_agree(library: ctypes.CDLL, dtype: torch.dtype, bound: float) -> bool:
     tokens, heads, size = 80, 2, 72
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(tokens, heads, size, generator=generator).bfloat16() for _ in range(3))
+    q, k, v = (torch.randn(tokens, heads, size, generator=generator).to(dtype) for _ in range(3))
     starts = torch.tensor([0, tokens], dtype=torch.int32)
     results = []
     for isa in (b"avx512", b"amx"):
@@ -115,7 +119,7 @@ def _amx_agrees(library: ctypes.CDLL) -> bool:
         row, head = q.stride(0), q.stride(1)
         addresses = (q, k, v, out, None, starts, starts, *[None] * 6)
         strides = (row, head, 0, head, row, 0, head, row, row, head, 0, 0, 0)
-        sizes = (1, heads, heads, size, size, 0, 1, 1, 1, 0, 0, 1)
+        sizes = (1, heads, heads, size, size, 0, TYPES[dtype], TYPES[dtype], 1, 0, 0, 1)
         call = CALL.pack(
             *(0 if x is None else x.data_ptr() for x in addresses), *strides, *sizes, size**-0.5, 0.0, 1.0, 1.0
         )
@@ -123,4 +127,4 @@ def _amx_agrees(library: ctypes.CDLL) -> bool:
             return False
         library.v1_attend(call)
         results.append(out.float())
-    return bool((results[0] - results[1]).abs().max() < 0.05)
+    return bool((results[0] - results[1]).abs().max() < bound)

@@ -144,7 +144,7 @@ static inline void split_gemm(const float* a, int64_t lda, int64_t a_plane, int6
   const int64_t b_plane = panel_words * PANEL;
   for (int64_t column = 0; column < columns; column += 32, b += PARTS * b_plane)
     for (int64_t r = 0; r < rows; r += 32) {
-      const bool two = rows - r > 16;
+      const bool two = r + 16 < rows;
       float* to = c + r * ldc + column;
       if (accumulate) {
         _tile_loadd(0, to, ldc * 4);

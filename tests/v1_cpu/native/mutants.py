@@ -32,6 +32,8 @@ class Site:
         return "(" + " : ".join(f"{test} ? ({text})" for test, text in tests) + f" : ({self.text}))"
 
 
+IN_PARTS = "amx on float32"
+
 SMALL_TILES = [
     ("packed.h", "int64_t TILE = 256;", "int64_t TILE = 64;"),
     ("packed.h", "int64_t QUERY_ROWS = 192;", "int64_t QUERY_ROWS = 32;"),
@@ -194,8 +196,8 @@ SITES = [
     ),
     Site(
         "packed.h",
-        "range.begin + index * TILE < seen.end",
-        {"last tile skipped (packed)": "range.begin + index * TILE < seen.end - TILE"},
+        "range.begin + index * M::KEYS < seen.end",
+        {"last tile skipped (packed)": "range.begin + index * M::KEYS < seen.end - M::KEYS"},
     ),
     Site("packed.h", "held[slot] == index", {"a tile kept for another": "held[slot] >= 0"}),
     Site("packed.h", "larger(k.begin, range.begin)", {"rows keep what is before their part (packed)": "k.begin - 1"}),
@@ -290,6 +292,28 @@ SITES = [
         {"an accumulator stored where the first block was (tiles)": "done = done ? done : c0;"},
         "amx",
     ),
+    # numbers in parts
+    Site(
+        "packed.h",
+        "low = vsub(low, (V)_mm512_and_si512(a, upper));",
+        {"the first part again instead of the second (parts)": ";"},
+        IN_PARTS,
+    ),
+    Site(
+        "packed.h",
+        "word / W * 2 * W + word % W + half * W",
+        {"neighbouring keys in a word of values (parts)": "2 * word + half"},
+        IN_PARTS,
+    ),
+    Site(
+        "packed.h",
+        "if (Order<T>::paired) to_pair_order(line, padded);",
+        {"queries in another order than float8 keys (parts)": ";"},
+        IN_PARTS,
+    ),
+    Site("packed.h", "w + p * shape.value_words + j / 2", {"weights' parts in one place": "w + j / 2"}, IN_PARTS),
+    Site("packed.h", "out + p * words + i / 2", {"queries' parts in one place": "out + i / 2"}, IN_PARTS),
+    Site("amx.h", "r + 16 < rows", {"only sixteen rows of thirty-two (parts)": "false"}, IN_PARTS),
 ]
 
 

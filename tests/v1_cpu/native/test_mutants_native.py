@@ -58,6 +58,7 @@ def mutant(library: Path, monkeypatch: pytest.MonkeyPatch, two_threads: None) ->
     number = ctypes.c_int.in_dll(opened, "v1_mutant")
 
     def choose(isa: str, which: int) -> None:
+        isa = isa.split()[0]
         if not opened.v1_select(isa.encode()):
             pytest.skip(f"this CPU has no {isa}")
         loaded = native.library_of(opened, isa)
@@ -153,7 +154,7 @@ def check_case(name: str, monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -
     check(batch, NATIVE_CASES[name][1], "native")
 
 
-DTYPES = {"generic": torch.float32, "amx": torch.bfloat16}
+DTYPES = {"generic": torch.float32, "amx": torch.bfloat16, mutants.IN_PARTS: torch.float32}
 
 
 @pytest.mark.parametrize("isa", DTYPES)
