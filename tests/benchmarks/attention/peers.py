@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ggml
 import torch
 from cases import Case, Tensors, build
 from torch import Tensor
@@ -278,6 +279,27 @@ class Zentorch(Sdpa):
         return self.operator(query, key, value, 0.0, causal)
 
 
+class Ggml(Peer):
+    """ggml's flash attention (llama.cpp's) on dense keys and values, its graphs built and planned before.
+
+    Its paths that split or tile the keys take float16 and float32, not bfloat16, so the former stands for bfloat16.
+    """
+
+    name = "ggml (dense)"
+
+    def __init__(self) -> None:
+        self.library = ggml.Library(torch.get_num_threads())
+        self.name = f"ggml {self.library.version} {self.library.instructions()} (dense)"
+
+    def prepare(self, case: Case, data: Tensors) -> Run:
+        if case.cache_dtype or "alibi_slopes" in case.features:
+            raise Unsupported("no float8, and of ALiBi's slopes only those that follow from one number")
+        dtype = torch.float32 if case.dtype is torch.float32 else torch.float16
+        run = ggml.graphs(self.library, case, data, dtype)[0].compute
+        run(0)
+        return run
+
+
 class Flex(Peer):
     """torch's flex_attention, compiled for the cell's shapes, on dense keys and values; masks and logits as functions."""
 
@@ -329,6 +351,7 @@ def available(tiles: bool = True, flex: bool = False) -> tuple[list[Peer], list[
         (Vllm.name, lambda: Vllm(tiles)),
         (Sgl.name, Sgl),
         (Zentorch.name, Zentorch),
+        (Ggml.name, Ggml),
     ]
     for name, make in makers:
         try:
