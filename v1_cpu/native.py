@@ -30,6 +30,9 @@ EXPANDED_CALL = struct.Struct("<13q25q4d5q")
 """The same over latents of MLA that are expanded: after it one address and 4 integers."""
 WRITE = struct.Struct("<5q15q2d")
 """`struct Write` of csrc/abi.h: 5 addresses, 15 integers, 2 numbers."""
+_NO_BLOCKS = torch.zeros(1, dtype=torch.int32)
+NO_BLOCKS = _NO_BLOCKS.data_ptr()
+"""The address for a block_table without columns, whose own is 0: that would mean that keys are dense."""
 BLOCK_COPY = struct.Struct("<8q")
 """`struct BlockCopy` of csrc/abi.h: 3 addresses, 5 integers."""
 
@@ -87,10 +90,10 @@ def instruction_sets() -> dict[str, bool]:
 def load() -> Library:
     """The library with its instruction set chosen; raises `KernelUnavailable`."""
     library = _open()
-    wanted = os.environ.get("V1_CPU_ISA")
+    wanted = os.environ.get("V1_CPU_ISA", "").strip().lower()
     if wanted and not library.v1_select(wanted.encode()):
         known = ", ".join(name if runs else f"{name} (not on this CPU)" for name, runs in instruction_sets().items())
-        raise KernelUnavailable(f"V1_CPU_ISA={wanted}: this build has {known}")
+        raise ValueError(f"V1_CPU_ISA={wanted}: this build has {known}; unset it for the best of them")
     isa = wanted or library.v1_select(None).decode()
     if isa == "amx" and not wanted and not _amx_agrees(library):
         isa = "avx512"  # AMX is Intel's, whose dot products of bf16 are slower than multiply-adds

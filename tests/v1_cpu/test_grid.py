@@ -10,6 +10,8 @@ import torch
 from batches import check, make_batch
 from reference import Rules
 
+import v1_cpu
+
 MIXES = {
     "decode": [(1, 1), (1, 17), (1, 48), (1, 130)],
     "prefill": [(5, 5), (64, 64), (33, 33)],
@@ -127,3 +129,20 @@ def test_long_contexts(feature: str, dtype: torch.dtype, kernel: str) -> None:
     lens = [(1, 3000), (150, 1700), (300, 300), (1, 5)]
     batch = make_batch(lens, heads=4, kv_heads=2, head_size=64, dtype=dtype, kernel=kernel)
     check(batch, rules_for(FEATURES[feature], lens, 4, 64, seed=1), kernel)
+
+
+@pytest.mark.parametrize("tokens", [1, 40])
+def test_queries_without_a_key_give_zeros_whatever_the_table(tokens: int, kernel: str) -> None:
+    int32 = torch.int32
+    for columns in (0, 1):
+        out, lse = v1_cpu.paged_attention(
+            torch.randn(tokens, 4, 32),
+            v1_cpu.allocate_kv_cache(3, 16, 2, 32, torch.float32),
+            query_start_loc=torch.tensor([0, tokens], dtype=int32),
+            seq_lens=torch.zeros(1, dtype=int32),
+            block_table=torch.zeros(1, columns, dtype=int32),
+            scale=0.2,
+            return_lse=True,
+            kernel=kernel,
+        )
+        assert not out.any() and (lse == -torch.inf).all()

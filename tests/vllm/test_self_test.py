@@ -46,6 +46,17 @@ def test_a_broken_kernel_is_found(monkeypatch: pytest.MonkeyPatch, function: str
     assert verdict is not None and "self-test" in verdict and "V1_CPU_KERNEL=torch" in verdict
 
 
+@pytest.mark.parametrize("form", ["absorbed", "expanded"])
+def test_a_broken_kernel_for_latents_is_found(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    real = self_test.mla_attention
+
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        return real(*args, **kwargs) * (1.1 if kwargs["form"] == form else 1.0)
+
+    monkeypatch.setattr(self_test, "mla_attention", broken)
+    assert f"latent ({form}) attention" in str(self_test.fault())
+
+
 def test_not_a_number_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "paged_attention", lambda query, *a, **k: torch.full_like(query, torch.nan))
     assert self_test.fault() is not None

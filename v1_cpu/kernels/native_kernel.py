@@ -157,7 +157,7 @@ class _NativePagedAttention(Kernel):
                 0 if lse is None else lse.data_ptr(),
                 query_start_loc.data_ptr(),
                 seq_lens.data_ptr(),
-                block_table.data_ptr(),
+                block_table.data_ptr() or native.NO_BLOCKS,
                 0 if alibi_slopes is None else alibi_slopes.data_ptr(),
                 0 if sinks is None else sinks.data_ptr(),
                 0 if tree_mask is None else tree_mask.data_ptr(),

@@ -152,7 +152,9 @@ def mla_attention(
             query.shape[0], validate,
         )  # fmt: skip
     elif validate:
-        plan.check(sizes, query, kv_cache)
+        if not isinstance(plan, MLAPlan):
+            raise TypeError(f"plan: {type(plan).__name__}; must be what make_mla_plan makes, or None")
+        plan.check(sizes, query, kv_cache, causal)
     if plan.absorbed is not None:
         _absorbed(plan.absorbed, query, kv_cache, kv_up, sizes, scale, kv_scale, out, lse, kernel)
     for part in plan.expanded:

@@ -94,7 +94,7 @@ def absorbed_native(
         0 if lse is None else lse.data_ptr(),
         query_start_loc.data_ptr(),
         seq_lens.data_ptr(),
-        block_table.data_ptr(),
+        block_table.data_ptr() or native.NO_BLOCKS,
         0,
         0,
         0,

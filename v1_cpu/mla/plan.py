@@ -70,10 +70,11 @@ class MLAPlan:
     cache_dtype: torch.dtype
     cache_shape: tuple[int, int]  # num_blocks, block_size
     num_tokens: int  # query_start_loc[-1]
+    causal: bool | Tensor
     absorbed: AbsorbedPart | None
     expanded: tuple[ExpandedPart, ...]
 
-    def check(self, sizes: MLASizes, query: Tensor, kv_cache: Tensor) -> None:
+    def check(self, sizes: MLASizes, query: Tensor, kv_cache: Tensor, causal: bool | Tensor) -> None:
         """That the plan was made for such a call; ValueError says what differs."""
         mine = (self.sizes, self.dtype, self.cache_dtype, self.cache_shape)
         theirs = (sizes, query.dtype, kv_cache.dtype, tuple(kv_cache.shape[:2]))
@@ -83,6 +84,14 @@ class MLAPlan:
             )
         if self.num_tokens > query.shape[0]:
             raise ValueError(f"plan: made for {self.num_tokens} tokens; query has {query.shape[0]} rows")
+        if not _same(self.causal, causal):
+            raise ValueError(f"plan: made for causal={self.causal}; the call has causal={causal}. Make a plan for each")
+
+
+def _same(mine: bool | Tensor, theirs: bool | Tensor) -> bool:
+    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
+        return mine is theirs or torch.equal(mine, theirs)
+    return mine is theirs
 
 
 def expands(query_len: int, seq_len: int, causal: bool, sizes: MLASizes) -> bool:
@@ -134,6 +143,7 @@ def divide(
         cache_dtype=cache_dtype,
         cache_shape=cache_shape,
         num_tokens=starts[-1],
+        causal=causal,
         absorbed=part,
         expanded=tuple(
             _expanded(each, starts, lens, block_table, cache_shape[1], causal, sizes.num_heads, kernel)
@@ -211,9 +221,9 @@ def _rows(requests: list[int], starts: list[int]) -> tuple[Tensor, Tensor | None
 def _batches(requests: list[int], lens: list[int]) -> list[list[int]]:
     """The requests in order, in groups of at most `TOKENS_AT_ONCE` keys."""
     groups: list[list[int]] = []
-    held = TOKENS_AT_ONCE
+    held = 0
     for i in requests:
-        if held + lens[i] > TOKENS_AT_ONCE:
+        if not groups or held + lens[i] > TOKENS_AT_ONCE:
             groups.append([])
             held = 0
         groups[-1].append(i)

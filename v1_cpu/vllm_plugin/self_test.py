@@ -1,4 +1,4 @@
-"""A numeric self-test of the kernel that is about to serve: paged and dense attention against plain float64.
+"""A numeric self-test of the kernel that is about to serve: paged, dense and latent attention against plain float64.
 
 It takes a fraction of a second, and covers what a miscompiled or misdetected kernel gets wrong: each dtype, prefill
 beside decode, scattered blocks, grouped heads, window, soft cap, ALiBi, sinks and the float8 cache. Every dtype is
@@ -15,10 +15,12 @@ from torch import Tensor
 
 from v1_cpu.attention import paged_attention, varlen_attention
 from v1_cpu.cache import allocate_kv_cache, write_kv_cache
+from v1_cpu.mla import allocate_latent_cache, mla_attention, write_latent_cache
 
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 _QUERY_LENS, _SEQ_LENS = [1, 37, 1, 5], [90, 37, 3, 70]  # decode, prefill, decode, chunk
 _HEADS, _KV_HEADS, _HEAD_SIZE, _BLOCK_SIZE = 8, 2, 64, 16
+_RANK, _NOPE, _ROPE, _VALUE = 64, 32, 32, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,10 @@ def fault() -> str | None:
 
     generator = torch.Generator().manual_seed(0)
     for case in _CASES:
-        for name, measure in (("paged", _paged_error), ("dense", _dense_error)):
+        measures = {"paged": _paged_error, "dense": _dense_error}
+        if case == _Case(case.dtype):  # latents have no features
+            measures |= {"latent (absorbed)": _absorbed_error, "latent (expanded)": _expanded_error}
+        for name, measure in measures.items():
             try:
                 error = measure(case, generator)
                 wrong = f"is off by {error:.2g} (allowed: {_TOLERANCE[case.dtype]})"
@@ -110,9 +115,41 @@ def _dense_error(case: _Case, generator: torch.Generator) -> float:
     return _difference(got, _reference(case, query, keys, values, causal=False))
 
 
+def _absorbed_error(case: _Case, generator: torch.Generator) -> float:
+    return _latent_error(case, generator, "absorbed")
+
+
+def _expanded_error(case: _Case, generator: torch.Generator) -> float:
+    return _latent_error(case, generator, "expanded")
+
+
+def _latent_error(case: _Case, generator: torch.Generator, form: str) -> float:
+    """The same over latents, whose keys and values the reference makes."""
+    table, slots = _scatter(generator)
+    latent, rope_key = (_draw((sum(_SEQ_LENS), n), case.dtype, generator) for n in (_RANK, _ROPE))
+    kv_up = (_draw((_HEADS, _NOPE + _VALUE, _RANK), case.dtype, generator) * _RANK**-0.5).contiguous()
+    query = _draw((sum(_QUERY_LENS), _HEADS, _NOPE + _ROPE), case.dtype, generator)
+    cache = allocate_latent_cache(int(table.max()) + 1, _BLOCK_SIZE, _RANK, _ROPE, case.dtype)
+    write_latent_cache(latent, rope_key, cache, slots)
+    got = mla_attention(
+        query,
+        cache,
+        kv_up,
+        query_start_loc=_starts(_QUERY_LENS),
+        seq_lens=torch.tensor(_SEQ_LENS, dtype=torch.int32),
+        block_table=table,
+        scale=_HEAD_SIZE**-0.5,
+        form=form,
+    )
+    assert isinstance(got, Tensor)
+    made = torch.einsum("hnr,sr->shn", kv_up.double(), latent.double())
+    keys = torch.cat([made[..., :_NOPE], rope_key.double()[:, None].expand(-1, _HEADS, -1)], dim=-1)
+    return _difference(got, _reference(case, query, keys, made[..., _NOPE:], causal=True))
+
+
 def _reference(case: _Case, query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
     """float64 [T, H, D], one request at a time, nothing shared with a kernel."""
-    rows, group = [], _HEADS // _KV_HEADS
+    rows, group = [], _HEADS // keys.shape[1]
     slopes, sinks = _slopes(case), _sinks(case)
     per_request = zip(
         torch.split(query, _QUERY_LENS), torch.split(keys, _SEQ_LENS), torch.split(values, _SEQ_LENS), strict=True

@@ -77,6 +77,13 @@ def _other_than(name: str, *usual: Any) -> Callable[[Case], Any]:
     return lambda case: case.get(name) if case.get(name) not in (None, *usual) else None
 
 
+def _ignored_backend(case: Case) -> Any:
+    name = case.get("attention_backend")
+    mla = case.model is None or case.model.mla
+    usual = ("auto", "CPU_ATTN", *(("CPU_MLA", "AMX_MLA") if mla else ()))
+    return name if name not in (None, *usual) else None
+
+
 def _fp8(case: Case) -> Any:
     value = str(case.get("kv_cache_dtype", ""))
     return value if value.startswith("fp8") else None
@@ -248,7 +255,7 @@ RULES = (
     Rule("VLLM_ATTENTION_BACKEND", "0.11.1", "0.15.0", _v0_backend("CPU_ATTN"),
          "VLLM_ATTENTION_BACKEND={value} is no backend of this release's, or is ignored on a CPU", "Unset it.",
          Severity.WARNING, ("14320",)),
-    Rule("attention_backend", "0.15.0", "", _other_than("attention_backend", "auto", "CPU_ATTN"),
+    Rule("attention_backend", "0.15.0", "", _ignored_backend,
          "attention_backend={value} is ignored on a CPU: CPU_ATTN serves",
          "Leave it out; V1_CPU_BACKEND=1 puts v1_cpu in its place.", Severity.WARNING),
     Rule("V1_CPU_BACKEND", "0.10.0", "", lambda c: c.variables.get("VLLM_PLUGINS")

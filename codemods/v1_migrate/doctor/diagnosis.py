@@ -178,7 +178,7 @@ def _plugin(environment: Environment) -> Iterator[Remark]:
     plugins, ours = environment.get("plugins"), environment.get("v1_cpu")
     if plugins.error:
         yield Remark(Severity.ERROR, "plugins", f"a plugin of vLLM's fails: {plugins.error.splitlines()[-1]}")
-    if not any(line.startswith("v1_cpu ") for line in plugins.found.get("general_plugins", ())):
+    elif not any(line.startswith("v1_cpu ") for line in plugins.found.get("general_plugins", ())):
         yield Remark(
             severity,
             "V1_CPU_BACKEND",

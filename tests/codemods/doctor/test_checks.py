@@ -54,6 +54,7 @@ CASES = [
     pytest.param(case("0.14.1", VLLM_ATTENTION_BACKEND="TORCH_SDPA"), WARNING, "is ignored", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="TORCH_SDPA later"),
     pytest.param(case("0.32.0", VLLM_ATTENTION_BACKEND="CPU_ATTN"), WARNING, "not read since", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="the backend's variable is not read"),
     pytest.param(case("0.32.0", "vllm serve m --attention-backend CUSTOM"), WARNING, "ignored on a CPU", case("0.32.0", "vllm serve m --attention-backend CPU_ATTN"), id="a backend that is ignored"),
+    pytest.param(case("0.32.0", "attention_backend='CPU_MLA'", of=MISTRAL), WARNING, "ignored on a CPU", case("0.32.0", "attention_backend='CPU_MLA'", of=DEEPSEEK), id="a backend of latents for a model without"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0.5"), ERROR, "no whole number", case("0.32.0", VLLM_CPU_KVCACHE_SPACE="1"), id="half a GiB of cache"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0"), ERROR, "cache of no bytes", case("0.9.2", VLLM_CPU_KVCACHE_SPACE="0"), id="no cache"),
     pytest.param(case("0.32.0", free=40), ERROR, "0.92 of 64.0 GiB is 58.9 GiB, and 40.0 GiB are free", case("0.19.1", free=40), id="memory that is not free"),

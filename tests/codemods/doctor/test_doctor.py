@@ -233,6 +233,7 @@ def test_v1_cpu_does_not_serve(
     assert done.code == 1
     found = json.loads(done.out)["remarks"]
     assert [r["severity"] for r in found if words in r["message"]] == [severity]
+    assert not [r for r in found if "no entry point" in r["message"]]
     order = [["error", "warning", "info"].index(r["severity"]) for r in found]
     assert order == sorted(order)
 

@@ -208,3 +208,24 @@ def test_where_keys_and_values_are_made(
         qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=24, form="expanded", kernel=kernel_name,
     )  # fmt: skip
     assert [part.fused for part in plan.expanded] == [fused]
+
+
+@pytest.mark.parametrize("form", ["absorbed", "expanded", "auto"])
+@pytest.mark.parametrize("columns", [0, 1], ids=["a table without columns", "a table of one column"])
+@pytest.mark.parametrize("tokens", [1, 30])
+def test_queries_without_a_key_give_zeros(tokens: int, columns: int, form: str, kernel: str) -> None:
+    int32 = torch.int32
+    for dtype in (torch.float32, torch.bfloat16):
+        out, lse = mla.mla_attention(
+            torch.randn(tokens, 4, 24).to(dtype),
+            mla.allocate_latent_cache(3, 16, 32, 8, dtype),
+            torch.randn(4, 40, 32).to(dtype),
+            query_start_loc=torch.tensor([0, tokens], dtype=int32),
+            seq_lens=torch.zeros(1, dtype=int32),
+            block_table=torch.zeros(1, columns, dtype=int32),
+            scale=0.2,
+            form=form,
+            return_lse=True,
+            kernel=kernel,
+        )
+        assert not out.any() and (lse == -torch.inf).all()

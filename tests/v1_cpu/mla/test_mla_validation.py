@@ -50,6 +50,7 @@ ATTENTION = {
     "an unknown kernel": ({"kernel": "cuda"}, ValueError, "kernel"),
     "out of another shape": ({"out": torch.zeros(3, 4, 16)}, ValueError, "out"),
     "out of another dtype": ({"out": torch.zeros(3, 4, 24).half()}, TypeError, "out"),
+    "a plan of ordinary attention": ({"plan": "plan"}, TypeError, "plan: str; must be what make_mla_plan makes"),
 }
 
 
@@ -143,6 +144,13 @@ def test_plans_serve_their_batch_and_no_other(kernel: str) -> None:
     plan = mla.make_mla_plan(**given, **sizes, **shape)
     with pytest.raises(ValueError, match="plan"):
         mla.mla_attention(batch.query[:2], *call[1:], **batch.tensors, plan=plan)
+    with pytest.raises(ValueError, match="plan: made for causal=True; the call has causal=False"):
+        mla.mla_attention(*call, **batch.tensors, plan=plan, causal=False)
+    mixed = torch.tensor([True, False])
+    plan = mla.make_mla_plan(**given, **sizes, **shape, causal=mixed)
+    mla.mla_attention(*call, **batch.tensors, plan=plan, causal=mixed.clone())
+    with pytest.raises(ValueError, match="plan: made for causal="):
+        mla.mla_attention(*call, **batch.tensors, plan=plan, causal=~mixed)
     with pytest.raises(ValueError, match="block_table"):
         mla.make_mla_plan(**{**given, "block_table": batch.block_table + 50}, **sizes, **shape)
 

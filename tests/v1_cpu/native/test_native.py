@@ -185,6 +185,8 @@ def test_an_unknown_instruction_set_is_refused_with_those_there_are() -> None:
     done = child("import v1_cpu; v1_cpu.which()", V1_CPU_ISA="mmx", V1_CPU_KERNEL="native")
     assert done.returncode != 0
     assert "V1_CPU_ISA=mmx: this build has" in done.stderr and "generic" in done.stderr
+    assert child("import v1_cpu; v1_cpu.which()", V1_CPU_ISA="mmx").returncode != 0  # not the torch kernel instead
+    assert child("import v1_cpu; print(v1_cpu.which().isa)", V1_CPU_ISA=" Generic").stdout.strip() == "generic"
 
 
 def test_amx_that_computes_wrongly_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
