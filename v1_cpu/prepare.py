@@ -41,6 +41,8 @@ def prepare_paged(
 ) -> tuple[Kernel, int]:
     """The kernel for this `paged_attention` and the number of query tokens, padding excluded."""
     if validate:
+        if plan is not None:
+            check.made_by(plan, Plan, "make_plan")
         known = plan is not None and plan.knows(query, kv_cache, query_start_loc, seq_lens, block_table)
         if not known:
             check.paged(query, kv_cache, query_start_loc, seq_lens, block_table, k_scale, v_scale)

@@ -228,6 +228,12 @@ def _paged_fits(query: Tensor, kv_cache: Tensor, starts: Tensor, lens: Tensor, t
     )
 
 
+def made_by(plan: Any, kind: type, function: str) -> None:
+    """That a plan is of the kind that the call takes."""
+    if not isinstance(plan, kind):
+        raise TypeError(f"plan: {type(plan).__name__}; must be what {function} makes, or None")
+
+
 def options(
     heads: int,
     batch: int,

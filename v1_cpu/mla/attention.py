@@ -152,8 +152,7 @@ def mla_attention(
             query.shape[0], validate,
         )  # fmt: skip
     elif validate:
-        if not isinstance(plan, MLAPlan):
-            raise TypeError(f"plan: {type(plan).__name__}; must be what make_mla_plan makes, or None")
+        check.made_by(plan, MLAPlan, "make_mla_plan")
         plan.check(sizes, query, kv_cache, causal)
     if plan.absorbed is not None:
         _absorbed(plan.absorbed, query, kv_cache, kv_up, sizes, scale, kv_scale, out, lse, kernel)
@@ -197,6 +196,8 @@ def make_mla_plan(
         As in `mla_attention`.
     """
     sizes = MLASizes(num_heads, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim)
+    if validate and dtype not in check.DTYPES:
+        raise TypeError(f"dtype: {dtype}; must be float32, bfloat16 or float16")
     cache_dtype = resolve_cache_dtype(kv_cache_dtype, dtype)
     if validate:
         for name in MLASizes.__slots__:

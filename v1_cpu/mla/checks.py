@@ -141,6 +141,7 @@ def _plan(
     plan: Plan, query: Tensor, kv_cache: Tensor, kv_lora_rank: int, starts: Tensor, lens: Tensor, causal: bool | Tensor
 ) -> None:
     """That a plan of `v1_cpu.make_plan` was made for this call."""
+    check.made_by(plan, Plan, "make_plan")
     for name, mine, theirs in (("query_start_loc", plan.query_start_loc, starts), ("seq_lens", plan.seq_lens, lens)):
         if mine is not theirs and not torch.equal(mine, theirs):
             raise ValueError(f"plan: made for another {name}; make one plan per batch")

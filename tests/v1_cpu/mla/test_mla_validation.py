@@ -146,6 +146,16 @@ def test_plans_serve_their_batch_and_no_other(kernel: str) -> None:
         mla.mla_attention(batch.query[:2], *call[1:], **batch.tensors, plan=plan)
     with pytest.raises(ValueError, match="plan: made for causal=True; the call has causal=False"):
         mla.mla_attention(*call, **batch.tensors, plan=plan, causal=False)
+    for wrong in (torch.float64, "float32"):
+        with pytest.raises(TypeError, match=f"dtype: {wrong}; must be float32"):
+            mla.make_mla_plan(**given, **sizes, **{**shape, "dtype": wrong})
+    for function, arguments in (
+        (v1_cpu.paged_attention, (torch.zeros(3, 4, 8), torch.zeros(8, 2, 16, 16))),
+        (mla.mla_paged_attention, (torch.zeros(3, 4, 40), batch.kv_cache)),
+    ):
+        more = {"kv_lora_rank": 32} if function is mla.mla_paged_attention else {}
+        with pytest.raises(TypeError, match="plan: MLAPlan; must be what make_plan makes"):
+            function(*arguments, **given, **more, scale=0.2, plan=plan)
     mixed = torch.tensor([True, False])
     plan = mla.make_mla_plan(**given, **sizes, **shape, causal=mixed)
     mla.mla_attention(*call, **batch.tensors, plan=plan, causal=mixed.clone())
