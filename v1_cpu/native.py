@@ -88,7 +88,7 @@ def instruction_sets() -> dict[str, bool]:
 
 @functools.cache
 def load() -> Library:
-    """The library with its instruction set chosen; raises `KernelUnavailable`."""
+    """The library with its instruction set chosen; raises `KernelUnavailable`; ValueError for a wrong V1_CPU_ISA."""
     library = _open()
     wanted = os.environ.get("V1_CPU_ISA", "").strip().lower()
     if wanted and not library.v1_select(wanted.encode()):
@@ -108,7 +108,8 @@ def library_of(opened: ctypes.CDLL, isa: str) -> Library:
 
 def _amx_agrees(library: ctypes.CDLL) -> bool:
     """Whether prefills on AMX tiles give what the vector unit gives, within the rounding of their types."""
-    return _prefills_agree(library, torch.bfloat16, 0.05) and _prefills_agree(library, torch.float32, 1e-5)
+    bounds = {torch.bfloat16: 0.05, torch.float16: 5e-3, torch.float32: 1e-5}
+    return all(_prefills_agree(library, dtype, bound) for dtype, bound in bounds.items())
 
 
 def _prefills_agree(library: ctypes.CDLL, dtype: torch.dtype, bound: float) -> bool:

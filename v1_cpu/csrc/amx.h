@@ -23,6 +23,9 @@ struct TileScope {  // tiles are configured while one lives
   ~TileScope() { _tile_release(); }
 };
 
+// Operands have been stored by vectors; to a compiler a tile's load reads no memory.
+#define FINISH_STORES __asm__ volatile("" ::: "memory")
+
 // A store waits for its accumulator's last product, and its sixteen rows fill the queue that the next loads need: the accumulators of
 // a block are therefore stored among the first products of the next. Macros, as a tile's number is part of the instruction.
 #define STORE_BLOCK(tile) \
@@ -35,6 +38,7 @@ template <>
 inline void gemm<PairWords>(const float* a, int64_t lda, int64_t, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
                             int64_t ldc, int64_t columns, bool accumulate) {
   constexpr int64_t panel_bytes = PairWords::PANEL * 4;
+  FINISH_STORES;
   float* done = nullptr;  // the block whose accumulators are still to be stored
   bool done_two = false;
   for (int64_t column = 0; column < columns; column += 32) {
@@ -142,6 +146,7 @@ static inline void split_gemm(const float* a, int64_t lda, int64_t a_plane, int6
                               int64_t words, float* c, int64_t ldc, int64_t columns, bool accumulate) {
   constexpr int64_t PANEL = SplitWords<PARTS>::PANEL;
   const int64_t b_plane = panel_words * PANEL;
+  FINISH_STORES;
   for (int64_t column = 0; column < columns; column += 32, b += PARTS * b_plane)
     for (int64_t r = 0; r < rows; r += 32) {
       const bool two = r + 16 < rows;
@@ -182,3 +187,4 @@ inline void gemm<SplitWords<3>>(const float* a, int64_t lda, int64_t plane, int6
                                 float* c, int64_t ldc, int64_t columns, bool accumulate) {
   split_gemm<3>(a, lda, plane, rows, b, panel_words, words, c, ldc, columns, accumulate);
 }
+#undef FINISH_STORES

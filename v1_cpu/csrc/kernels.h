@@ -58,7 +58,7 @@ static void attend_with(const Call& c, const Request& r, const Item& item, float
 #endif
 #ifdef __AMX_BF16__
   const bool halves = c.query_type == V1_F16 && !__is_same(T, float);
-  if (halves || (item.query_end - item.query_begin) * (c.num_heads / c.num_kv_heads) >= SPLIT_ROWS) {
+  if (halves || r.query_len * (c.num_heads / c.num_kv_heads) >= SPLIT_ROWS) {  // of the request: however its queries are divided
     const TileScope tiles;
     if (halves) return Packed<T, SplitWords<2>>(c, r, item, r.kv_len, scratch).attend(partial);
     return Packed<T, SplitWords<3>>(c, r, item, r.kv_len, scratch).attend(partial);
@@ -127,6 +127,7 @@ static int64_t attend_scratch(const Call* c) {
 #endif
 #ifdef __AMX_BF16__
   if (longest >= 0) bytes = larger(bytes, Shape<SplitWords<3>>(*c, longest).scratch());
+  if (longest >= 0) bytes = larger(bytes, Shape<SplitWords<2>>(*c, longest).scratch());  // its tiles are smaller, so it may keep one more
 #endif
   return bytes + expanded_scratch(*c);
 }

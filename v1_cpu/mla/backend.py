@@ -247,6 +247,7 @@ class CPUMLAImpl:
             seq_lens=attn_metadata.key_lengths(),
             block_table=attn_metadata.all_blocks(kv_cache.shape[1]),
             scale=self.scale,
+            causal=True if attn_metadata.causal is None else attn_metadata.causal,
             kv_scale=kv_scale if kv_cache.dtype in FP8_DTYPES else 1.0,
             out=output.view(q.shape[0], self.num_heads, self.v_head_dim),
             plan=self._plan(attn_metadata, kv_cache, q.dtype),

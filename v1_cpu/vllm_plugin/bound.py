@@ -46,7 +46,7 @@ class BoundBatch:
         )
         schedule = kernel.schedule(batch)
         self.kept = (starts, lens, table, schedule)  # their addresses are used
-        self.tensors = (starts.data_ptr(), lens.data_ptr(), table.data_ptr())
+        self.tensors = (starts.data_ptr(), lens.data_ptr(), table.data_ptr() or native.NO_BLOCKS)
         self.table_row = table.stride(0)
         self.requests = lens.shape[0]
         self.schedule = 0 if schedule is None else schedule.data_ptr()

@@ -69,6 +69,20 @@ def test_the_absorbed_form_alone(kernel: str) -> None:
     compare(batch, out, lse, dense(batch))
 
 
+@pytest.mark.parametrize("causal", [False, torch.tensor([True, False])], ids=["none is", "each its own"])
+def test_batches_that_are_not_causal(causal: bool | torch.Tensor, kernel: str) -> None:
+    batch = make([(2, 9), (5, 20)], kernel=kernel)
+    impl = layer(batch.kv_up.reshape(-1, 32), kernel=kernel)
+    metadata = mla.CPUMLAMetadata(
+        num_prefills=2, num_prefill_tokens=7, query_start_loc=batch.query_start_loc, kv_lens=batch.seq_lens,
+        block_table=batch.block_table, causal=causal,
+    )  # fmt: skip
+    out = torch.empty(7, 96)
+    impl.attend(batch.query.flatten(1), batch.kv_cache, metadata, out, 1.0)
+    wanted, lse = dense(batch, causal)
+    compare(batch, out.view(-1, 4, 24), lse.float(), (wanted, lse))
+
+
 def test_a_profiling_run_touches_nothing() -> None:
     impl = layer(torch.zeros(160, 32))
     query, latent, rope_key = torch.ones(3, 96), torch.ones(3, 32), torch.ones(3, 8)

@@ -19,7 +19,7 @@ from builds import ROOT, SANITIZERS, SOURCES, build_hook, build_runner
 
 WHOLE = ["test_cache.py", "test_random_batches.py", "mla/test_mla_cache.py", "mla/test_mla_random.py"]
 GRIDS = ["test_varlen.py", "test_grid.py", "mla/test_mla_grid.py"]
-OF_GRIDS = "native and (float32 or bfloat16)"
+OF_GRIDS = "native"
 RUN = "import pathlib, sys, pytest, v1_cpu.native as n; n.LIBRARY = pathlib.Path(sys.argv[1]); sys.exit(pytest.main(sys.argv[2:]))"
 # No search for leaks: Python and torch keep much until the end. Memory is not filled with patterns: tests take long enough.
 OPTIONS = {

@@ -245,3 +245,37 @@ def test_a_write_changes_its_slots_and_nothing_else(
     wanted[slots // 16, :, slots % 16] = torch.cat([key, value], -1)
     v1_cpu.write_kv_cache(key, value, cache, slots, kernel="native")
     assert torch.equal(cache, wanted)
+
+
+LONG_CONTEXT = """
+import torch, v1_cpu
+torch.set_num_threads({threads})
+torch.manual_seed(0)
+keys, queries, heads, size = {keys}, 20, 1, {size}
+cache = v1_cpu.allocate_kv_cache(keys // 16, 16, heads, size, torch.float16)
+cache.copy_(torch.randn(cache.shape))
+call = dict(
+    query_start_loc=torch.tensor([0, queries], dtype=torch.int32),
+    seq_lens=torch.tensor([keys], dtype=torch.int32),
+    block_table=torch.arange(keys // 16, dtype=torch.int32)[None],
+    scale=size**-0.5,
+)
+query = torch.randn(queries, heads, size).half()
+ours, wanted = (v1_cpu.paged_attention(query, cache, **call, kernel=name) for name in ("native", "torch"))
+print(float((ours.float() - wanted.float()).abs().max()))
+"""
+
+
+@pytest.mark.parametrize(
+    ("threads", "keys", "size"),
+    [
+        pytest.param(2, 24576, 128, id="two threads"),
+        pytest.param(8, 4096, 128, id="many threads, whose share of memory is smaller"),
+        pytest.param(8, 1024, 512, id="a large head"),
+    ],
+)
+def test_float16_over_more_keys_than_are_kept_packed(threads: int, keys: int, size: int) -> None:
+    """In a process of its own: scratch memory left larger by another call would hide one that is too small."""
+    done = child(LONG_CONTEXT.format(threads=threads, keys=keys, size=size))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout) < 2e-3
