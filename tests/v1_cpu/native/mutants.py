@@ -294,7 +294,7 @@ SITES = [
     ),
     # numbers in parts
     Site(
-        "packed.h",
+        "pack.h",
         "low = vsub(low, (V)_mm512_and_si512(a, upper));",
         {"the first part again instead of the second (parts)": ";"},
         IN_PARTS,
@@ -306,13 +306,13 @@ SITES = [
         IN_PARTS,
     ),
     Site(
-        "packed.h",
+        "pack.h",
         "if (Order<T>::paired) to_pair_order(line, padded);",
         {"queries in another order than float8 keys (parts)": ";"},
         IN_PARTS,
     ),
     Site("packed.h", "w + p * shape.value_words + j / 2", {"weights' parts in one place": "w + j / 2"}, IN_PARTS),
-    Site("packed.h", "out + p * words + i / 2", {"queries' parts in one place": "out + i / 2"}, IN_PARTS),
+    Site("pack.h", "out + p * words + i / 2", {"queries' parts in one place": "out + i / 2"}, IN_PARTS),
     Site("amx.h", "r + 16 < rows", {"only sixteen rows of thirty-two (parts)": "false"}, IN_PARTS),
 ]
 
