@@ -119,6 +119,9 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
     plan: list[tuple[int, str]] = []
     for position in range(first, len(meant)):
         name, value = meant[position], result.given.positional[position]
+        if _own_name(value) in (names | set(meant)) - {name}:  # written for an order that no release here has
+            result.stuck = f"positional arguments, of which `{_own_name(value)}` would be taken for `{name}`"
+            return
         new = name if name in names else RENAMED.get(name, "")
         if new in names and new not in result.given.names:
             plan.append((position, new))
@@ -140,6 +143,11 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             name = meant[position]
             gone = result.handed_on if _is_optional(result, name, result.given.positional[position]) else result.dropped
             gone.append(name)
+
+
+def _own_name(value: ast.expr) -> str:
+    """The name of a variable or attribute that is handed on."""
+    return value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
 
 
 def _keyword(result: Diagnosis, name: str) -> None:

@@ -10,7 +10,7 @@ from functools import cache, cached_property
 from ..names.index import Index, Param
 from .callshape import Given, fit, names_by_position
 from .context import PythonFile
-from .guards import version_guard
+from .guards import keyword_guard, version_guard
 from .instances import class_around, function_around, instances_of
 from .scopes import Node, Scope
 from .verdicts import Judge
@@ -109,7 +109,7 @@ class Callees:
     def _of(self, found: Node) -> Callee | None:
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
-        if not dotted or version_guard(found.path, call) is not None:
+        if not dotted or (version_guard(found.path, call) or keyword_guard(found.path, call)) is not None:
             return None
         return self.named(dotted, through)
 

@@ -38,6 +38,26 @@ def version_guard(path: Path | None, node: ast.AST) -> ast.AST | None:
     return None
 
 
+def keyword_guard(path: Path | None, call: ast.Call) -> ast.AST | None:
+    """The `if "task" in inspect.signature(LLM).parameters:` around a call that gives `task=`."""
+    given = {keyword.arg for keyword in call.keywords if keyword.arg}
+    while path is not None:
+        parent, field_name, path = path
+        if isinstance(parent, ast.If | ast.IfExp) and field_name == "body" and _asks_for(parent.test, given):
+            return parent
+    return None
+
+
+def _asks_for(test: ast.expr, names: set[str]) -> bool:
+    return any(
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.In)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value in names
+        for node in ast.walk(test)
+    )
+
+
 def _tests_version(test: ast.expr) -> bool:
     for node in ast.walk(test):
         if isinstance(node, ast.Name) and (_VERSION.search(node.id) or node.id in _PROBES):

@@ -10,10 +10,12 @@ from pathlib import Path
 _VLLM_SIGNS = ("envs.py", "engine", "sampling_params.py")  # two of these beside __init__.py: vLLM's own package
 _VLLM_PARTS = (  # one of these: a part of it, vendored
     *_VLLM_SIGNS,
-    *("attention", "config", "config.py", "core", "distributed", "entrypoints", "executor", "inputs", "lora"),
-    *("model_executor", "multimodal", "outputs.py", "platforms", "plugins", "prompt_adapter", "sequence.py"),
-    *("spec_decode", "transformers_utils", "utils", "utils.py", "v1", "worker", "_custom_ops.py", "_ipex_ops.py"),
+    *("attention", "distributed", "entrypoints", "executor", "lora", "model_executor", "multimodal"),
+    *("prompt_adapter", "sequence.py", "spec_decode", "transformers_utils", "v1", "worker"),
+    *("_custom_ops.py", "_ipex_ops.py"),
 )
+_COMMON_PARTS = ("config", "config.py", "core", "inputs", "outputs.py", "platforms", "plugins", "utils", "utils.py")
+"""Names that any package may have: two of these, as well."""
 _ANOTHER = "another"  # stands before a package that is called vllm, and is not vLLM
 
 
@@ -70,7 +72,7 @@ class Tree:
         while (folder / "__init__.py").is_file() and folder.name.isidentifier():
             parts.append(folder.name)
             top, folder = folder, folder.parent
-        if parts and parts[-1] == "vllm" and not any((top / part).exists() for part in _VLLM_PARTS):
+        if parts and parts[-1] == "vllm" and not _part_of_vllm(top):
             parts.append(_ANOTHER)  # copied out of another package: its relative imports are not vLLM's
         return ".".join(reversed(parts))
 
@@ -102,6 +104,11 @@ def absolute(package: str, written: str) -> str:
         return ""
     base = parts[: len(parts) - level + 1]
     return ".".join([*base, name] if name else base)
+
+
+def _part_of_vllm(folder: Path) -> bool:
+    common = sum((folder / part).exists() for part in _COMMON_PARTS)
+    return common >= 2 or any((folder / part).exists() for part in _VLLM_PARTS)
 
 
 def _vllm_parents(path: Path) -> Iterable[Path]:

@@ -27,9 +27,9 @@ else:
 *v1*. What short-circuit evaluation would have run still runs. A test of the raw text (`if os.getenv("VLLM_USE_V1"):`)
 is folded as it was meant, and the finding says so: the text `0` passes it, too. A test of whether the variable is set
 (`os.getenv("VLLM_USE_V1") is None`, `"VLLM_USE_V1" not in os.environ`) is folded as if it were set to 1. Code
-that sets the switch to 0 around the read, or that first tests whether the release has it, is reported and left alone;
-so is, for a 0.10 target, code that is not only for CPUs. A class of the tree that an arm which goes alone named by its
-path is a finding of its own.
+that sets the switch to 0 around the read, that first tests whether the release has it, or that a test of vLLM's version
+keeps from the target, is reported and left alone; so is, for a 0.10 target, code that is not only for CPUs. A class of
+the tree that an arm which goes alone named by its path is a finding of its own.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
 from ..engine.switch.plan import SUBJECT, plan_of
+from ..engine.switch.versions import NEVER
 from ..findings import Effort, Finding, Safety, Severity
 from .rule import Phase, Rule
 
@@ -104,6 +105,9 @@ class SwitchRead(Rule):
         severity = Severity.ERROR if gone and "environ" not in text and "getenv" not in text else Severity.WARNING
         if edited:
             return file.finding(self.id, start, end, message, severity, advice=remark, name=SUBJECT)
+        if remark == NEVER:
+            advice = f"Not edited: {remark}. It can go once you support no such release."
+            return file.finding(self.id, start, end, message, Severity.INFO, advice=advice, name=SUBJECT)
         advice = f"Not edited: {remark}. " if remark else ""
         advice += (
             "Keep of its arms what shall happen on every run, and drop the test."

@@ -16,6 +16,10 @@ from v1_migrate.engine.tree import Tree
         pytest.param(
             ["__init__.py", "platform.py"], "another.vllm.platform", False, False, id="a plugin's, copied out"
         ),
+        pytest.param(["__init__.py", "utils.py", "core.py"], "another.vllm.utils", False, False, id="utils of its own"),
+        pytest.param(
+            ["__init__.py", "utils.py", "config.py"], "vllm.utils", True, False, id="utils and config, vendored"
+        ),
         pytest.param(["runner.py"], "runner", False, False, id="no package at all"),
     ],
 )

@@ -33,6 +33,7 @@ from .statements import Statements
 from .tokens import Tokens
 from .unused import Unused
 from .values import Values
+from .versions import NEVER, other_arms
 
 _CHAINS = {f"vllm.envs.{SWITCH}", "vllm.envs.set_vllm_use_v1"}
 SUBJECT = f"vllm.envs.{SWITCH}"
@@ -173,6 +174,8 @@ class _Planner:
     def _keep(self) -> None:
         if not self._allowed(READ) or not self._allowed(SET):
             self.kept.append((0, len(self.file.source.text), "a comment or an option keeps it"))
+        if not self.file.settings.unsafe:
+            self.kept.extend((start, end, NEVER) for start, end in other_arms(self.file))
         for found in self.file.model.every(ast.Call):
             function = found.node.func
             if getattr(function, "id", "") == "hasattr" and len(found.node.args) == 2 and is_switch(found.node.args[1]):
