@@ -119,11 +119,11 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
     plan: list[tuple[int, str]] = []
     for position in range(first, len(meant)):
         name, value = meant[position], result.given.positional[position]
-        if _own_name(value) in (names | set(meant)) - {name}:  # written for an order that no release here has
-            result.stuck = f"positional arguments, of which `{_own_name(value)}` would be taken for `{name}`"
-            return
         new = name if name in names else RENAMED.get(name, "")
         if new in names and new not in result.given.names:
+            if _own_name(value) in names - {name, new}:  # written for an order that no release here has
+                result.stuck = f"positional arguments, of which `{_own_name(value)}` would be taken for `{new}`"
+                return
             plan.append((position, new))
         elif means_nothing(name, value) or _is_optional(result, name, value):
             plan.append((position, ""))

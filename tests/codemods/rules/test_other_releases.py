@@ -41,14 +41,19 @@ EDITED = [
         id="after a return for older ones",
     ),
     pytest.param(
-        'if torch_version >= "2.0":\n    pass\nelse:\n    x = envs.VLLM_USE_V1\n',
-        'if torch_version >= "2.0":\n    pass\nelse:\n    x = True\n',
+        'if torch_version < "2.0":\n    pass\nelse:\n    x = envs.VLLM_USE_V1\n',
+        'if torch_version < "2.0":\n    pass\nelse:\n    x = True\n',
         id="another library's version",
     ),
     pytest.param(
         'if "dtype" in inspect.signature(LLM.__init__).parameters:\n    llm = LLM("m", task="generate")\n',
         'if "dtype" in inspect.signature(LLM.__init__).parameters:\n    llm = LLM("m", runner="generate")\n',
         id="another keyword that is looked for",
+    ),
+    pytest.param(
+        'if "task" in f(LLM):\n    pass\nelse:\n    llm = LLM("m", task="generate")\n',
+        'if "task" in f(LLM):\n    pass\nelse:\n    llm = LLM("m", runner="generate")\n',
+        id="where the keyword was not found",
     ),
 ]
 
