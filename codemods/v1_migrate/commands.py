@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .reports.report import Report
 
 MACHINE_FORMATS = ("json", "github", "sarif")
+_EXIT_1 = "exit code 1: something is left to do (a run that failed ends with 2; --exit-zero asks for 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,9 @@ def look(request: Request, view: View) -> int:
     if request.writing:
         session.commit()
     report = session.report(written=request.writing)
+    code = 0 if view.exit_zero or view.write_baseline is not None else report.exit_code
+    if code and request.command == "plan":
+        report = replace(report, notes=(*report.notes, _EXIT_1))
     if view.diff:
         _show_diff(session)
     _show(report, view)
@@ -47,8 +51,7 @@ def look(request: Request, view: View) -> int:
         from .reports import baseline
 
         _save(view.write_baseline, baseline.render(report))
-        return 0
-    return 0 if view.exit_zero else report.exit_code
+    return code
 
 
 def rewrite_stdin(request: Request, filename: str, view: View) -> int:

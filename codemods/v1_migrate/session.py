@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .engine.run import Options
 
 Progress = Callable[[int, int], None]
+_LOST_MEMBERS = frozenset({"V1M102", "V1M111"})
 _LISTED = 10  # dirty or read-only files named in full
 
 
@@ -223,9 +224,7 @@ class Session:
         else:
             found, text = _before(result), old
         if self.request.command == "verify":
-            found = [
-                replace(finding, fixed=False, edited=()) for finding in found if finding.severity is Severity.ERROR
-            ]
+            found = [replace(finding, fixed=False, edited=()) for finding in found if _of_verify(finding)]
         source = Source(result.rel, b"", text)
         for finding in found:
             self.findings.append(finding)
@@ -235,7 +234,7 @@ class Session:
             self.changes.append(Change(path, result.old, result.new_text))
 
     def _notes(self, written: bool) -> Iterator[str]:
-        if written and self.guard.undo:
+        if written and self.changes and self.guard.undo:
             yield f"to undo: {self.guard.undo}"
         if self.request.writing and self.guard.note:
             yield self.guard.note
@@ -321,6 +320,12 @@ def _attention(found: Discovery) -> str:
 
     python = [file.path for file in found.files if file.path.suffix in (".py", ".pyi")]
     return "vllm" if Tree.of(found.root, python).is_vllm else "v1_cpu"
+
+
+def _of_verify(finding: Finding) -> bool:
+    """What is not there: each error, and members that a class has lost, though a subclass may still give them."""
+    lost = finding.rule in _LOST_MEMBERS and finding.severity is Severity.WARNING
+    return lost or finding.severity is Severity.ERROR
 
 
 def _before(result: Result) -> list[Finding]:

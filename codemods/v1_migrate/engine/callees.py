@@ -10,8 +10,9 @@ from functools import cache, cached_property
 from ..names.index import Index, Param
 from .callshape import Given, fit, names_by_position
 from .context import PythonFile
-from .guards import keyword_guard, version_guard
+from .guards import keyword_guard
 from .instances import class_around, function_around, instances_of
+from .release_tests import version_guard
 from .scopes import Node, Scope
 from .verdicts import Judge
 
@@ -109,7 +110,7 @@ class Callees:
     def _of(self, found: Node) -> Callee | None:
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
-        if not dotted or (version_guard(found.path, call) or keyword_guard(found.path, call)) is not None:
+        if not dotted or keyword_guard(found.path, call) or version_guard(self.file, found.path, call):
             return None
         return self.named(dotted, through)
 

@@ -1,4 +1,4 @@
-"""Deliberate compatibility code: an old name behind a version test, or in a `try` whose other arm has the new one.
+"""Deliberate compatibility code: an old name in a `try` whose other arm has the new one, or behind a test of its own.
 
 Such code already serves two releases. It is spoken of at most, never rewritten.
 """
@@ -6,36 +6,17 @@ Such code already serves two releases. It is spoken of at most, never rewritten.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .references import Imported
 from .scopes import Path
 from .tree import absolute
 
-_VERSION = re.compile(r"version|use_v1|is_v1\b|is_v1_|vllm_v\d", re.IGNORECASE)
 _FAILED_IMPORT = {"ImportError", "ModuleNotFoundError"}
 _BROAD = {"Exception", "BaseException"}
 _IMPORT_ERRORS = _FAILED_IMPORT | _BROAD | {"AttributeError"}
 _SUPPRESSORS = {"suppress", "raises"}  # contextlib's; pytest's, which expects the failure
-_PROBES = {"hasattr", "find_spec", "is_set"}
 _TRIES = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Pass)
-
-
-def version_guard(path: Path | None, node: ast.AST) -> ast.AST | None:
-    """The innermost `if` (statement, expression, or an earlier operand of `and`) around a node that tests a version."""
-    start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-    while path is not None:
-        parent, field_name, outer = path
-        in_arm = isinstance(parent, ast.If | ast.IfExp) and field_name in ("body", "orelse")
-        if in_arm and _tests_version(parent.test):  # type: ignore[attr-defined]
-            return parent
-        if isinstance(parent, ast.BoolOp):
-            earlier = [value for value in parent.values if (value.end_lineno or 0, value.end_col_offset or 0) <= start]
-            if any(_tests_version(value) for value in earlier):
-                return parent
-        path = outer
-    return None
 
 
 def keyword_guard(path: Path | None, call: ast.Call) -> ast.AST | None:
@@ -56,21 +37,6 @@ def _asks_for(test: ast.expr, names: set[str]) -> bool:
         and node.left.value in names
         for node in ast.walk(test)
     )
-
-
-def _tests_version(test: ast.expr) -> bool:
-    for node in ast.walk(test):
-        if isinstance(node, ast.Name) and (_VERSION.search(node.id) or node.id in _PROBES):
-            return True
-        if isinstance(node, ast.Attribute) and (_VERSION.search(node.attr) or node.attr in _PROBES):
-            return not _is_sys_version(node)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "VLLM_USE_V1" in node.value:
-            return True
-    return False
-
-
-def _is_sys_version(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id in ("sys", "platform", "torch", "transformers")
 
 
 def import_trial(path: Path | None) -> tuple[ast.Try, str] | None:
@@ -157,7 +123,7 @@ def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bo
             others = list(top.body)
         elif innermost:
             others = [statement for handler in top.handlers for statement in handler.body]
-        if any(name != imported.dotted and exists(name) for name in _imports_in(others, package)):
+        if any(name != imported.dotted and exists(name) for name in imports_in(others, package)):
             return True
         path, innermost = _around(path, top), False
     return False
@@ -172,7 +138,50 @@ def _around(path: Path | None, node: ast.AST) -> Path | None:
     return path
 
 
-def _imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:
+def succeeded(
+    imported: Imported, others: Iterable[Imported], exists: Callable[[str], bool], replaces: Callable[[str], bool]
+) -> bool:
+    """The name may fail to be imported, and another import of the scope takes its place then.
+
+    That one stands in a `try` of its own, or behind a test of the name, and binds the same name, or one that `replaces`
+    what is missing; behind a test of the name (`if X is None:`) whatever vLLM has.
+    """
+    if not goes_on_without(imported.path):
+        return False
+    for other in others:
+        if other.scope is not imported.scope or other.statement is imported.statement or not exists(other.dotted):
+            continue
+        if _asks_whether(other.path, imported.local):
+            return True
+        tried = import_trial(other.path) is not None
+        if tried and (other.local == imported.local or replaces(other.dotted)):
+            return True
+    return False
+
+
+def asks_for_none(path: Path | None) -> bool:
+    """The name at this place is only asked whether it is something: `x is None`, `if x:`, `not x`."""
+    parent, field_name = (path[0], path[1]) if path is not None else (None, "")
+    if isinstance(parent, ast.Compare):
+        plain = all(isinstance(op, ast.Is | ast.IsNot) for op in parent.ops)
+        return plain and all(isinstance(each, ast.Constant) and each.value is None for each in parent.comparators)
+    return isinstance(parent, ast.BoolOp | ast.UnaryOp) or (
+        isinstance(parent, ast.If | ast.IfExp | ast.While | ast.Assert) and field_name == "test"
+    )
+
+
+def _asks_whether(path: Path | None, name: str) -> bool:
+    """The place is behind a test of the name."""
+    while path is not None:
+        parent, field_name, path = path
+        asked = ast.walk(parent.test) if isinstance(parent, ast.If) and field_name in ("body", "orelse") else ()
+        if any(isinstance(node, ast.Name) and node.id == name for node in asked):
+            return True
+    return False
+
+
+def imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:
+    """Names of vLLM, or of v1_cpu, that statements import."""
     for statement in body:
         for node in ast.walk(statement):
             if isinstance(node, ast.ImportFrom):

@@ -1,4 +1,4 @@
-"""Members that a class takes from a base of vLLM's: `super().NAME`, and calls of `self.NAME` and `cls.NAME`.
+"""Members that a class takes from a base of vLLM's: `super().NAME`, `self.NAME` and `cls.NAME`.
 
 Only of classes of which all is known: their bases are vLLM's, classes of the same file, or say nothing (`ABC`).
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from .context import PythonFile
+from .former import lost_member
 from .instances import class_around
 from .scopes import Binding, Scope, Use
 
@@ -25,6 +26,7 @@ class Inherited:
     use: Use
     base: str  # vLLM's class, as the file names it
     new: str  # where it is on the target
+    member: str  # the member, as the class had it: "vllm.worker.worker.Worker.execute_worker"
     node: ast.Attribute
     through_super: bool
 
@@ -85,7 +87,7 @@ def inherited(file: PythonFile) -> Iterator[Inherited]:
     for use in file.model.uses:
         node = _first(use)
         through_super = node is not None and _is_super(node.value)
-        if node is None or node.attr.startswith("__") or not (through_super or _is_call_of_own(use, node)):
+        if node is None or node.attr.startswith("__") or not (through_super or _is_of_own(use, node)):
             continue
         scope = class_around(use.scope)
         if scope is None or node.attr in family.given:
@@ -111,13 +113,10 @@ def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args
 
 
-def _is_call_of_own(use: Use, node: ast.Attribute) -> bool:
-    """`self.name(...)` in a method of which `self` is the first parameter; so of `cls`."""
-    if use.name not in ("self", "cls") or use.node is not node or use.path is None:
-        return False
-    parent, field_name, _ = use.path
-    found = use.scope.lookup(use.name)
-    if not isinstance(parent, ast.Call) or field_name != "func" or found is None or len(found[1]) != 1:
+def _is_of_own(use: Use, node: ast.Attribute) -> bool:
+    """`self.name` in a method of which `self` is the first parameter; of `cls`, `cls.name(...)` alone."""
+    found = use.scope.lookup(use.name) if use.name in ("self", "cls") else None
+    if found is None or len(found[1]) != 1 or (use.name == "cls" and not _is_called(use, node)):
         return False
     method = found[0].node
     if found[0].parent is not class_around(use.scope) or not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -127,19 +126,24 @@ def _is_call_of_own(use: Use, node: ast.Attribute) -> bool:
     return not static and [argument.arg for argument in first] == [use.name]
 
 
-def _lost(file: PythonFile, bases: list[str], name: str) -> tuple[str, str] | None:
-    """The base that had the member and where it is now; None if one may still have it."""
+def _is_called(use: Use, node: ast.Attribute) -> bool:
+    return use.node is node and use.path is not None and isinstance(use.path[0], ast.Call) and use.path[1] == "func"
+
+
+def _lost(file: PythonFile, bases: list[str], name: str) -> tuple[str, str, str] | None:
+    """The base that had the member, where it is now, and the member's old name; None if a base may still have it."""
     judge = file.judge
-    lost: tuple[str, str] | None = None
+    lost: tuple[str, str, str] | None = None
     for base in bases:
         verdict = judge.judge(base)
-        same = verdict.status == "present" and verdict.fate == "same"
-        new = base if same else verdict.new if verdict.movable and verdict.symbol == base else ""
+        present = verdict.status == "present"
+        new = base if present else verdict.new if verdict.symbol == base else ""
         if not new.startswith("vllm.") or (file.tree.is_vllm and file.tree.defines(base)):
             return None
         there = judge.index.resolve(f"{new}.{name}", judge.target).found
         if there is not False and not judge.judge(f"{new}.{name}").missing:
             return None
-        if judge.known(f"{base}.{name}"):
-            lost = lost or (base, new)
+        member = lost_member(judge, base, new, name)
+        if member:
+            lost = lost or (base, new, member)
     return lost

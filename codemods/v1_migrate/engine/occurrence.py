@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -10,6 +11,8 @@ from ..findings import Edit
 from .both import needs_guard
 from .context import PythonFile
 from .references import Role
+from .release_tests import taken_arm, version_guard
+from .scopes import Path
 from .verdicts import Verdict
 
 Form = Literal["import", "chain", "string", "text", "computed", "path", "attribute", "comment"]
@@ -24,7 +27,7 @@ class Occurrence:
     end: int
     form: Form
     role: Role
-    guard: str = ""  # "" | "twin" | "version" | "probe" | "trial": why the old name is there on purpose
+    guard: str = ""  # "" | "twin" | "version" | "probe" | "trial": why the old name is there on purpose | "taken"
     primary: bool = True
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided
@@ -57,6 +60,12 @@ class Finder:
     def may_edit(self, occurrence: Occurrence) -> bool:
         rule = self.claim(occurrence)
         return bool(rule) and self.file.allowed(rule, occurrence.verdict.symbol)
+
+    def guard_around(self, path: Path | None, node: ast.AST) -> str:
+        """ "version" where a test of the release keeps the target away, "taken" where it leads there."""
+        if version_guard(self.file, path, node):
+            return "version"
+        return "taken" if taken_arm(self.file, path) else ""
 
     def serves_one(self, old: str, new: str) -> bool:
         """With `--also`: the new name is not on that release, the old one is."""

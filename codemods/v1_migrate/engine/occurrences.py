@@ -18,6 +18,7 @@ from .surgery import Surgery
 from .text_finder import TextFinder
 from .verdicts import Verdict
 
+TAKEN = "the test of the release around it leads other releases there, too"
 SAFE_ROLES: frozenset[Role] = frozenset({"annotation", "base"})
 
 
@@ -81,6 +82,8 @@ class _ImportFinder(Finder):
         occurrence = Occurrence(verdict, start, end, "import", "value", guard, roles=roles, in_trial=trial)
         if verdict.status == "present":
             return (occurrence, "") if roles & {"base", "patch", "isinstance"} else (None, "")
+        if guard == "taken":
+            return replace(occurrence, reason=TAKEN), ""
         if guard or self.file.legacy:
             return occurrence, ""
         new, reason = self._destination(imported, verdict, uses, roles)
@@ -179,7 +182,17 @@ class _ImportFinder(Finder):
     def _guard(self, imported: Imported) -> str:
         if guards.has_living_twin(imported, self.file.package, self._alive):
             return "twin"
-        return "version" if guards.version_guard(imported.path, imported.statement) is not None else ""
+        verdict = self.judge(imported.dotted)
+        successors = {self._defined(name) for name in (verdict.new, verdict.successor) if name}
+        if verdict.missing and guards.succeeded(
+            imported, self.file.references.imports, self._alive, lambda name: self._defined(name) in successors
+        ):
+            return "twin"
+        return self.guard_around(imported.path, imported.statement)
+
+    def _defined(self, dotted: str) -> str:
+        """Where the target defines what it calls so."""
+        return self.file.judge.index.resolve(dotted, self.file.judge.target).canonical or dotted
 
     def _alive(self, dotted: str) -> bool:
         return self.judge(dotted).status != "missing"
@@ -249,8 +262,10 @@ class _ImportFinder(Finder):
             return None
         start, end = self.file.span(reference.node)
         owner_found = [found[id(owner)] for owner in owners if id(owner) in found]
+        if any(each.in_trial for each in owner_found) and guards.asks_for_none(reference.use.path):
+            return None
         guard = next((occurrence.guard for occurrence in owner_found if occurrence.guard), "")
-        guard = guard or ("version" if guards.version_guard(reference.use.path, reference.node) is not None else "")
+        guard = guard or self.guard_around(reference.use.path, reference.node)
         if owner_found and all(each.edits and is_bridged(each.destination) for each in owner_found):
             return None  # the bridge has it
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)

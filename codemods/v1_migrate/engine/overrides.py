@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..names.index import Index, Param
 from .callees import contract_of, is_v0, older
 from .context import PythonFile
+from .former import former
 from .scopes import Node
+from .verdicts import Judge
 
+_QUERY = re.compile(r"(get|is|supports|use|validate|check)_")  # asks: what it need not know, it may ignore
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -51,11 +55,13 @@ _last: tuple[PythonFile, list[Override]] | None = None
 
 
 def _overrides(file: PythonFile) -> Iterator[Override]:
+    called = frozenset(name for use in file.model.uses if use.name for name in use.attributes)
     for found in file.model.every(ast.ClassDef):
         bases = list(vllm_bases(file, found))
         for method in found.node.body:
             if isinstance(method, Function):
-                override = next((o for base in bases if (o := _override(file, found.node, method, base))), None)
+                asked = (_override(file, found.node, method, base, called) for base in bases)
+                override = next((override for override in asked if override), None)
                 if override is not None:
                     yield override
 
@@ -74,7 +80,9 @@ def vllm_bases(file: PythonFile, found: Node, depth: int = 0) -> Iterator[str]:
                     yield from vllm_bases(file, Node(binding.node, binding.path, binding.scope), depth + 1)
 
 
-def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str) -> Override | None:
+def _override(
+    file: PythonFile, owner: ast.ClassDef, method: Function, base: str, called: frozenset[str]
+) -> Override | None:
     judge, index = file.judge, file.judge.index
     verdict = judge.judge(base)
     new = contract_of(judge, base)
@@ -82,13 +90,35 @@ def _override(file: PythonFile, owner: ast.ClassDef, method: Function, base: str
         return None
     if verdict.status == "present" and file.tree.is_vllm and file.tree.defines(base):
         return None  # a fork's own base: its own signature holds
-    before = _before(index, f"{base}.{method.name}", judge.target)
-    if before is None:
-        return None
     dotted = f"{new}.{method.name}"
     after = index.params(dotted, judge.target)
+    before = _before(index, f"{base}.{method.name}", judge.target)
+    if base == new and (before is not None or method.name not in called):  # what the file calls may be its own
+        before = _written_for(judge, owner, method, base, before, after)
+    if before is None:
+        return None
     gone = after is None and judge.judge(dotted).missing
     return Override(method, owner, base, new, before, after, gone)
+
+
+def _written_for(
+    judge: Judge, owner: ast.ClassDef, method: Function, base: str,
+    before: tuple[Param, ...] | None, after: tuple[Param, ...] | None,
+) -> tuple[Param, ...] | None:  # fmt: skip
+    """The parameters that the method was written for.
+
+    A class that names the target's base may still be written for what stood in its place: where that base never had
+    the method (`before` is None), or where the method's own parameters are those of the older one.
+    """
+    known = {param.name for params in (before, after) for param in params or ()}
+    foreign = {argument.arg for argument in own_positional(method, owner)} - known
+    if before is not None and not foreign:
+        return before
+    for old in former(judge, base):
+        params = _before(judge.index, f"{old}.{method.name}", judge.target)
+        if params is not None and (before is None or foreign & {param.name for param in params}):
+            return params
+    return before
 
 
 def _before(index: Index, dotted: str, target: str) -> tuple[Param, ...] | None:
@@ -129,6 +159,33 @@ def refusal(override: Override, wanted: tuple[Param, ...]) -> Refusal:
     last = max((names.index(name) for name in by_position if name in names), default=-1)
     shifted = tuple(name for name in names[: last + 1] if name in optional and name not in wanted_names)
     return Refusal(missing, extra, shifted)
+
+
+def unread(override: Override, wanted: tuple[Param, ...], added: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Optional parameters that the base did not have before, and that the override takes and never reads.
+
+    `added` are those that an edit puts into its signature.
+    """
+    arguments, body = override.method.args, override.method.body
+    if _QUERY.match(override.method.name) or _is_stub(body):
+        return ()
+    before = {param.name for param in override.before}
+    new = [p.name for p in wanted if p.default and not p.kind.startswith("var_") and p.name not in before]
+    read = {node.id for statement in body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    if "locals" in read:
+        return ()
+    taken = {a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)} | set(added)
+    if arguments.kwarg is not None and arguments.kwarg.arg not in read:
+        taken.update(new)
+    return tuple(name for name in new if name in taken and name not in read)
+
+
+def _is_stub(body: list[ast.stmt]) -> bool:
+    """Nothing but `...`, a docstring, or the refusal of every call."""
+    return all(
+        isinstance(each, ast.Raise) or (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+        for each in body
+    )
 
 
 def _aliased(own: list[str], before: list[str]) -> list[str]:

@@ -76,7 +76,7 @@ class TextFinder(Finder):
         position = self.file.source.text.find(written, start, end)
         if position >= 0:
             start, end = position, position + len(written)
-        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
+        guard = self.guard_around(found.path, found.node)
         self.out.append(Occurrence(self.path_judge(dotted), start, end, form, "value", guard))
 
     def _only_imported(self, dotted: str, verdict: Verdict) -> bool:
@@ -94,7 +94,7 @@ class TextFinder(Finder):
         verdict = self.path_judge(dotted)
         start, end = self.file.span(found.node)
         literal = self.file.source.text[start:end]
-        guard = "version" if guards.version_guard(found.path, found.node) is not None else ""
+        guard = self.guard_around(found.path, found.node)
         guard = guard or ("probe" if _asks_for_module(found) else "")
         occurrence = Occurrence(verdict, start, end, "string", _string_role(found), guard)
         if self._bridge_string(occurrence, value, literal, found.path):

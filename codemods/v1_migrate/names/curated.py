@@ -33,6 +33,7 @@ class Curated:
         self._also: dict[str, str] = content["also"]
         self._modules: dict[str, str] = content["modules"]
         self._settings: dict[str, list[Any]] = content["settings"]
+        self._became: dict[str, dict[str, list[str]]] = {}  # by target: what each destination was before
 
     @classmethod
     def load(cls) -> Curated:
@@ -58,6 +59,19 @@ class Curated:
     def fate(self, dotted: str, target: str, attention: Attention = "vllm") -> Fate | None:
         """What to do about a name on `target`: its row, or what follows from its class, module or re-export."""
         return self._fate(dotted, target, attention, 8)
+
+    def predecessors(self, new: str, target: str) -> tuple[str, ...]:
+        """The names in whose place `new` stands on the target: rows of its own, and of its module."""
+        became = self._became.get(target)
+        if became is None:
+            became = self._became[target] = {}
+            for entry in self.entries():
+                destination = entry.destination(target) if entry.kind != "gone" else None
+                if destination is not None:
+                    became.setdefault(destination, []).extend((entry.old, *entry.also))
+        module, _, name = new.rpartition(".")
+        below = (f"{old}.{name}" for old in became.get(module, ()))
+        return tuple(dict.fromkeys((*became.get(new, ()), *below)))
 
     def advice_for(self, dotted: str, target: str) -> str:
         """Advice for the most specific module of a name; "" if there is none."""

@@ -44,7 +44,7 @@ def fold(findings: Sequence[Finding]) -> list[tuple[Finding, list[int]]]:
     heads: dict[tuple[str, str], int] = {}
     folded: list[tuple[Finding, list[int]]] = []
     for finding in sorted(findings, key=lambda f: (f.path, not f.primary, f.line, f.column)):
-        key = (finding.path, finding.name or finding.rule)
+        key = (finding.path, finding.name or f"{finding.rule} {finding.message}")
         if not finding.primary and key in heads:
             lines = folded[heads[key]][1]
             if finding.line not in lines:

@@ -69,7 +69,10 @@ class ChangedContract(Rule):
         if not occurrence.primary and occurrence.role in _USE:
             message = f"`{verdict.dotted}` {_USE[occurrence.role]}; its successor has another contract"
         advice = " ".join(part for part in (verdict.difference, verdict.advice) if part)
-        harmless = present or occurrence.edits or occurrence.role == "annotation"
+        swallowed = occurrence.in_trial and occurrence.form == "import" and not present and not occurrence.edits
+        if swallowed:
+            message += "; the `try` around it always takes its other arm there"
+        harmless = present or swallowed or occurrence.edits or occurrence.role == "annotation"
         return file.finding(
             self.id,
             occurrence.start,

@@ -46,7 +46,7 @@ class DeliberateCompat(Rule):
     order = 0
 
     def claims(self, occurrence: Occurrence) -> bool:
-        return bool(occurrence.guard)
+        return occurrence.guard in _REASONS
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict

@@ -50,6 +50,7 @@ OLDER_THAN_INDEX: dict[str, frozenset[str]] = {
     "EngineArgs": frozenset({"worker_use_ray", "disable_sliding_window_cache"}),
     "AsyncEngineArgs": frozenset({"worker_use_ray", "engine_use_ray"}),
     "LLM": frozenset({"worker_use_ray"}),
+    "ParallelConfig": frozenset({"worker_use_ray"}),
 }
 
 # old keyword -> new keyword, same value; used where the target's callee has the new one and lacks the old one.
@@ -75,6 +76,7 @@ TRANSLATED: dict[tuple[str, object], str] = {
     ("guided_decoding_backend", "lm-format-enforcer"): 'structured_outputs_config={{"backend": {}}}',
     ("disable_log_requests", True): "enable_log_requests=False",
     ("disable_log_requests", False): "enable_log_requests=True",
+    ("worker_use_ray", True): 'distributed_executor_backend="ray"',
 }
 
 # What to do where the keyword carried a value.
@@ -128,5 +130,7 @@ ADVICE: dict[str, str] = {
     "tokenizer_pool_extra_config": "V1 tokenizes in its own process; there is no pool.",
     "truncate_prompt_tokens": "Use tokenization_kwargs={'truncate_prompt_tokens': n} of the call.",
     "use_beam_search": "Call LLM.beam_search() with BeamSearchParams.",
+    "engine_use_ray": "The engine core is a process of its own on V1; leave it out, or make AsyncLLM in a Ray actor.",
     "use_irope": "Chunked local attention is a KV cache spec on V1 (ChunkedLocalAttention layer).",
+    "worker_use_ray": 'Use distributed_executor_backend="ray"; without Ray leave it out.',
 }

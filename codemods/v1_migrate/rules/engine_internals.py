@@ -2,7 +2,8 @@
 
 ## What it does
 Reports attribute chains that reach the executor, the driver worker or the model runner from outside, and attributes of
-`llm_engine` that V1's engine does not have. A chain behind `hasattr` or in a `try` is information only.
+`llm_engine` that V1's engine does not have; in a file that imports from vllm, the scheduler of any `engine`, too. A
+chain behind `hasattr` or in a `try` is information only.
 
 ## Why
 V1 runs the model in another process. The objects on such a chain are not in yours: the attribute is missing, or, with
@@ -26,6 +27,7 @@ llm.collective_rpc("update_weights", args=(weights,))  # a method of your own wo
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ..engine.guards import probed
@@ -35,8 +37,10 @@ from .rule import Rule
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
 
-_INSIDES = {"model_executor", "driver_worker", "driver_model_runner"}
+REACHED = frozenset({"driver_worker", "driver_model_runner"})  # whatever they are attributes of
+_INSIDES = {"model_executor", *REACHED}
 _ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
+_OF_V0 = frozenset({"scheduler", "scheduler_contexts", "cached_scheduler_outputs"})  # whatever the engine is called
 _LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
 TO_THE_WORKERS = (
     "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every worker, "
@@ -68,7 +72,7 @@ class EngineInternals(Rule):
                     f"`{'.'.join(filter(None, (use.name, *use.attributes)))}` reaches {reached}",
                     Severity.INFO if guarded else Severity.ERROR,
                     effort=Effort.HOURS,
-                    advice=_of_the_engine(use.attributes, file) or TO_THE_WORKERS,
+                    advice=_of_the_engine((use.name, *use.attributes), file) or TO_THE_WORKERS,
                 )
 
     def _reached(self, name: str, attributes: tuple[str, ...], file: PythonFile) -> str:
@@ -80,19 +84,21 @@ class EngineInternals(Rule):
         ):
             return ""  # a module path, which other rules follow
         for before, attribute in zip(chain, attributes, strict=False):
-            if attribute in ("driver_worker", "driver_model_runner"):
+            if attribute in REACHED:
                 return f"`{attribute}`, which is in another process on V1"
             if attribute == "model_executor" and before in _ENGINES:
                 return "the engine's `model_executor`, which is in another process on V1"
-            if before == "llm_engine":
+            if before == "llm_engine" or (before in _ENGINES and attribute in _OF_V0 and file.references.imports):
                 old = f"{_LLM_ENGINE}.{attribute}"
                 if file.judge.known(old) and file.judge.judge(old).missing:
-                    return f"`llm_engine.{attribute}`, which V1's engine does not have"
+                    return f"`{before}.{attribute}`, which V1's engine does not have"
         return ""
 
 
-def _of_the_engine(attributes: tuple[str, ...], file: PythonFile) -> str:
+def _of_the_engine(chain: tuple[str, ...], file: PythonFile) -> str:
     """What the table says of a member that the engine itself had; nothing where the chain goes on to the workers."""
-    if "llm_engine" not in attributes[:-1] or not _INSIDES.isdisjoint(attributes):
+    if not _INSIDES.isdisjoint(chain):
         return ""
-    return file.judge.judge(f"{_LLM_ENGINE}.{attributes[attributes.index('llm_engine') + 1]}").advice
+    asked = [f"{_LLM_ENGINE}.{attribute}" for before, attribute in pairwise(chain) if before in _ENGINES]
+    lost = (file.judge.judge(member) for member in asked if file.judge.known(member))
+    return next((verdict.advice for verdict in lost if verdict.missing), "")

@@ -48,6 +48,7 @@ from ..engine.callees import Callee, callees_of, signature
 from ..engine.callshape import Given, fit
 from ..engine.rebuild import Rebuild, begin
 from ..engine.references import Imported
+from ..engine.release_tests import version_guard
 from ..engine.scopes import Node
 from ..engine.surgery import Surgery
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -103,7 +104,7 @@ class MetadataConstructor(Rule):
                 yield from self._abstract(file, found)
                 continue
             destination = destination_of(file, dotted) if dotted else None
-            if destination is None or guards.version_guard(found.path, call) is not None:
+            if destination is None or version_guard(file, found.path, call):
                 continue
             finding, settled = self._call(file, found, destination, through)
             if not settled:
@@ -346,7 +347,7 @@ def _import_edits(file: PythonFile, imported: Imported, destination: Destination
     if not isinstance(imported.statement, ast.ImportFrom):
         return ()
     alive = lambda dotted: file.judge.judge(dotted).status != "missing"  # noqa: E731
-    if guards.version_guard(imported.path, imported.statement) is not None:
+    if version_guard(file, imported.path, imported.statement):
         return ()
     if guards.has_living_twin(imported, file.package, alive):
         return ()

@@ -37,14 +37,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.callees import callees_of
-from ..engine.guards import probed, version_guard
+from ..engine.former import lost_member
+from ..engine.guards import probed
 from ..engine.inherited import inherited
 from ..engine.instances import Instance, Instances, instances_of
 from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
+from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
+from .engine_internals import REACHED
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
 from .metadata_family import FORMULAS, SAME_NAME, family_of
@@ -75,7 +78,7 @@ class MetadataField(Rule):
         instances = instances_of(file)
         for use in file.model.uses:
             finding = self._use(file, use, instances) if use.attributes else None
-            if finding is None or version_guard(use.path, use.node) is not None:
+            if finding is None or version_guard(file, use.path, use.node):
                 continue
             if not probed(use.path, use.attributes):
                 yield finding
@@ -84,20 +87,25 @@ class MetadataField(Rule):
             yield from self._replace(file, found, instances)
 
     def _inherited(self, file: PythonFile) -> Iterator[Finding]:
+        spoken: set[tuple[str, str, bool]] = set()
         for found in inherited(file):
             use, name = found.use, found.node.attr
-            if version_guard(use.path, use.node) is not None or probed(use.path, (name,)):
+            if name in REACHED:
+                continue  # V1M008 speaks of it
+            if version_guard(file, use.path, use.node) or probed(use.path, (name,)):
                 continue
-            member = file.judge.judge(f"{found.base}.{name}")
-            setting = member_setting("field", found.base, name)
+            setting = member_setting("field", found.member.rpartition(".")[0], name)
             text = f"`{found.new}` has no `{name}` on vLLM {file.judge.target}"
             if not found.through_super:
                 text += "; a subclass of yours may still have it"
             start, end = name_span(file, found.node)
+            key = found.base, name, found.through_super
             yield file.finding(
                 self.id, start, end, text, Severity.ERROR if found.through_super else Severity.WARNING,
-                advice=setting.advice if setting is not None else member.advice, name=found.base,
+                advice=setting.advice if setting is not None else file.judge.judge(found.member).advice,
+                name=f"{found.base}.{name}", primary=key not in spoken,
             )  # fmt: skip
+            spoken.add(key)
 
     def _use(self, file: PythonFile, use: Use, instances: Instances) -> Finding | None:
         instance, rest = owner_of(use, instances)
@@ -125,7 +133,6 @@ class MetadataField(Rule):
             or (file.tree.is_vllm and owner.status == "present")
         ):
             return None
-        old_known = judge.known(f"{instance.dotted}.{attribute}")
         there = judge.index.resolve(f"{new}.{attribute}", judge.target).found
         if there is None and judge.judge(f"{new}.{attribute}").missing:
             there = False
@@ -137,9 +144,8 @@ class MetadataField(Rule):
             and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
         ):
             return self._other_meaning(file, instance, attribute, node, new)
-        if there is not False or not old_known:
-            return None
-        return self._gone(file, instance, attribute, node, new, use)
+        member = lost_member(judge, instance.dotted, new, attribute)
+        return self._gone(file, instance, member, node, new) if member else None
 
     def _other_meaning(
         self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str
@@ -152,15 +158,14 @@ class MetadataField(Rule):
             Severity.WARNING, effort=Effort.HOURS, advice=f"There {SAME_NAME[attribute]}.", name=instance.dotted,
         )  # fmt: skip
 
-    def _gone(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str, use: Use
-    ) -> Finding:
+    def _gone(self, file: PythonFile, instance: Instance, lost: str, node: ast.Attribute, new: str) -> Finding:
         judge = file.judge
         start, end = name_span(file, node)
-        member = judge.judge(f"{instance.dotted}.{attribute}")
+        attribute, member = node.attr, judge.judge(lost)
         family = family_of(instance.dotted)
         replacement = self._replacement(file, instance, attribute, node, new)
-        setting = member_setting("field", instance.dotted, attribute) or member_setting("keyword", new, attribute)
+        owner = lost.rpartition(".")[0]
+        setting = member_setting("field", owner, attribute) or member_setting("keyword", new, attribute)
         advice = setting.advice if setting is not None else member.advice
         if family in ("cpu", "abstract") and attribute in FORMULAS:
             advice = f"On V1: {FORMULAS[attribute]}."

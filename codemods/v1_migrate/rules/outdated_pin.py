@@ -2,7 +2,8 @@
 
 ## What it does
 Reports requirements on vLLM (`vllm==0.9.2` in pyproject.toml, setup.py, requirements files), image tags
-(`vllm/vllm-openai:v0.9.2`) and version variables that exclude the target.
+(`vllm/vllm-openai:v0.9.2`) and version variables that exclude the target. Of several places of one pin in a file the
+first is described, the others are listed with it.
 
 ## Why
 After the rewrite the code needs the target; the pin would still install the release it was written for.
@@ -20,7 +21,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -50,6 +52,9 @@ class OutdatedPin(Rule):
     severity = Severity.WARNING
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
+        yield from _each_once(sorted(self._strings(file), key=lambda each: (each.line, each.column)))
+
+    def _strings(self, file: PythonFile) -> Iterator[Finding]:
         for found in file.model.every(ast.Constant):
             value = found.node.value
             if "vllm" in value.lower() and len(value) < 200 and (_REQUIREMENT.match(value) or _TAG.search(value)):
@@ -58,7 +63,7 @@ class OutdatedPin(Rule):
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         if file.kind not in ("markdown", "rst", "patch", "notebook"):
-            yield from self._within(file, 0, len(file.source.text))
+            yield from _each_once(self._within(file, 0, len(file.source.text)))
 
     def _within(self, file: AnyFile, start: int, end: int) -> Iterator[Finding]:
         try:
@@ -85,3 +90,11 @@ class OutdatedPin(Rule):
         return file.finding(
             self.id, match.start(), match.end(), message, Severity.WARNING, effort=Effort.MINUTES, advice=advice
         )
+
+
+def _each_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first place of each pin of a file introduces the others."""
+    said: set[str] = set()
+    for finding in findings:
+        yield replace(finding, primary=finding.message not in said)
+        said.add(finding.message)

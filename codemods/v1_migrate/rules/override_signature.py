@@ -5,7 +5,7 @@ Compares each method of a class body with the base class of the releases before 
 method that the target's base does not have is never called; a method whose parameters changed fails when it is.
 A parameter that the target passes and that may be ignored is added; an optional parameter that left the middle of the
 list goes behind the others; `get_attn_backend_cls` is brought to the target's form, with what its body reads of the old
-parameters set at its top.
+parameters set at its top. Where an override takes what the target began to pass and never reads it, that is said.
 
 ## Why
 A worker, model-runner or attention subclass keeps importing after its base moved. What it overrides is another matter,
@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING
 from ..engine.arguments import ItemList, definition_items, position_of
 from ..engine.callees import BUILT_BY_VLLM
 from ..engine.callshape import spelled
-from ..engine.guards import version_guard
-from ..engine.overrides import Override, Refusal, overrides, own_positional, refusal
+from ..engine.overrides import Override, Refusal, overrides, own_positional, refusal, unread
 from ..engine.prologue import prologue
+from ..engine.release_tests import version_guard
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
 from .metadata_builder import is_builder
@@ -69,6 +69,16 @@ HARMLESS = {
     "output_block_scale": "output_block_scale=None",
     "output_scale": "output_scale=None",
     "use_sparse": "use_sparse: bool = False",
+}
+# What the target means by a parameter that it may pass.
+_MEANING = {
+    "eep_scale_up": "It is true where a worker joins a running engine (elastic expert parallelism).",
+    "load_dummy_weights": (
+        "With load_dummy_weights=True the real weights come from another worker later: the runner loads with "
+        'load_format="dummy" then.'
+    ),
+    "output_block_scale": "With output_block_scale the output is to be quantised by blocks; refuse it if you cannot.",
+    "output_scale": "With output_scale the output is to be quantised; refuse it (NotImplementedError) if you cannot.",
 }
 _ADVICE = {
     "execute_model": "V1's worker and runner take a SchedulerOutput and return a ModelRunnerOutput.",
@@ -97,7 +107,7 @@ class OverrideSignature(Rule):
         paths = {id(found.node): found.path for found in file.model.every(ast.FunctionDef, ast.AsyncFunctionDef)}
         for override in overrides(file):
             method = override.method
-            if not self._of_interest(override) or version_guard(paths.get(id(method)), method) is not None:
+            if not self._of_interest(override) or version_guard(file, paths.get(id(method)), method):
                 continue
             if override.gone:
                 yield self._never_called(file, override)
@@ -122,12 +132,14 @@ class OverrideSignature(Rule):
             return
         refused = refusal(override, after)
         if not refused:
+            yield from self._ignoring(file, override, after, ())
             return
         edits, safety, deed = self._repair(file, override, after, refused)
         name, target = override.method.name, file.judge.target
         called = f"`{name}` is called as `{name}({spelled(after)})` on vLLM {target}"
         if edits and file.allowed(self.id, override.base):
             yield self._say(file, override, f"{called}: {deed}", Severity.ERROR, edits, safety)
+            yield from self._ignoring(file, override, after, refused.missing)
             return
         earlier = refusal(override, override.before)
         own = (
@@ -140,6 +152,19 @@ class OverrideSignature(Rule):
         )
         message = f"{called}, {what}" + ("; it differs from the older releases, too" if own else "")
         yield self._say(file, override, message, Severity.WARNING if own else Severity.ERROR)
+
+    def _ignoring(
+        self, file: PythonFile, override: Override, after: Params, added: tuple[str, ...]
+    ) -> Iterator[Finding]:
+        """What the target began to pass, and the override takes without a look at it; `added`: what an edit adds."""
+        names = unread(override, after, added)
+        if not names:
+            return
+        listed = ", ".join(f"`{name}`" for name in names)
+        message = f"vLLM {file.judge.target} calls `{override.method.name}` with {listed}, which this override ignores"
+        meaning = " ".join(_MEANING[name] for name in names if name in _MEANING)
+        advice = f"Hand it on where the method calls super(), or do what it asks for. {meaning}".strip()
+        yield self._say(file, override, message, Severity.INFO, advice=advice)
 
     def _repair(
         self, file: PythonFile, override: Override, after: Params, refused: Refusal
@@ -162,14 +187,15 @@ class OverrideSignature(Rule):
 
     def _say(
         self, file: PythonFile, override: Override, message: str, severity: Severity,
-        edits: tuple[Edit, ...] = (), safety: Safety = Safety.MANUAL,
+        edits: tuple[Edit, ...] = (), safety: Safety = Safety.MANUAL, advice: str = "",
     ) -> Finding:  # fmt: skip
         start = file.source.offset(override.method.lineno, override.method.col_offset)
         name = file.source.text.find(override.method.name, start)
         end = name + len(override.method.name)
-        advice = _ADVICE.get(override.method.name, "") + f" Compare it with `{override.new}` of the target release."
-        if override.after is not None:
-            advice += " An override for several releases takes `*args, **kwargs`."
+        if not advice:
+            advice = _ADVICE.get(override.method.name, "") + f" Compare it with `{override.new}` of the target release."
+            if override.after is not None:
+                advice += " An override for several releases takes `*args, **kwargs`."
         return file.finding(
             self.id, start, end, message, severity, safety=safety, effort=Effort.HOURS,
             advice="" if edits else advice.strip(), name=override.new, edits=edits,

@@ -3,7 +3,7 @@
 ## What it does
 In files of V1 (below a folder `v1`, or importing from `vllm.v1`), finds texts that name V0: an error that says what
 "is not supported in V0", a comment, a docstring. Comments that name V0 are found in every file that imports from vllm,
-comments and texts that name `VLLM_USE_V1` in every file.
+comments and texts that name `VLLM_USE_V1` in every file. A command in a text that sets it is said to be one.
 
 ## Why
 Code that moved from V0 to V1 took its messages along. They send whoever reads them to an engine that does not exist.
@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from .rule import Phase, Rule
-from .text_switch import SWITCH
+from .text_switch import SWITCH, V0_ADVICE
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
@@ -43,6 +43,11 @@ _BOTH = re.compile(r"(?<![\w./-])V1(?!\w|\.\d)", re.IGNORECASE)
 _NAME = re.compile(r"(?<![\w./-])[vV]0(?!\w|\.\d)")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")  # Python 3.11 gives parts of an f-string the place of all of it
 _SWITCH = re.compile(r"(?<!\w)VLLM_USE_V1(?!\w)")
+_PROGRAM = r"(?:python[\d.]*|vllm|pytest|torchrun|bash|sh|ray|uv|accelerate|nohup|mpirun|srun|env)\b"
+_SETTING = re.compile(  # among the assignments in front of a command, or all of a text
+    r"(?:[\"'\n;&|(]|\bexport\b|\benv\b|(?<!\w)-e\b)\s*(?:[A-Za-z_]\w*=[^\s\"']*\s+)*"
+    r"(?P<set>VLLM_USE_V1=(?P<value>[^\s\"'\\=]*))(?=\s*(?:[\"'\\;&|]|\Z|[A-Za-z_]\w*=|\{|" + _PROGRAM + "))"
+)
 _NEEDLE = re.compile(r"\bv0\b|VLLM_USE_V1", re.IGNORECASE)
 _COMMENT = re.compile(r"#[^\r\n]*")
 _LOGGERS = frozenset("warning warn info error warning_once info_once debug exception critical".split())
@@ -77,8 +82,13 @@ class StaleMessage(Rule):
         literal = file.source.text[start:end]
         docstring = isinstance(found.path[0], ast.Expr)
         if not docstring and found.node.value != SWITCH:  # the bare name is a key or an argument: other rules' matter
+            settings = {match.start("set"): match for match in _SETTING.finditer(literal)}
             for match in _SWITCH.finditer(literal):
-                yield self._say(file, start + match.start(), start + match.end(), "a text", match.group())
+                setting = settings.get(match.start())
+                if setting is not None:
+                    yield self._setting(file, start, setting)
+                else:
+                    yield self._say(file, start + match.start(), start + match.end(), "a text", match.group())
         said = docstring or _is_message(found)
         if not of_v1 or not said or not _V0.search(literal):
             return
@@ -92,6 +102,21 @@ class StaleMessage(Rule):
         for match in matches[:1]:
             what = "a docstring" if docstring else "a message"
             yield self._say(file, start + match.start(), start + match.end(), what, match.group(), edits)
+
+    def _setting(self, file: PythonFile, start: int, match: re.Match[str]) -> Finding:
+        """The switch is set for a command that the text is, or is a part of."""
+        off = match["value"] == "0"
+        return file.finding(
+            self.id,
+            start + match.start("set"),
+            start + match.end("set"),
+            f"a command in a text sets `{match['set']}`"
+            + (", which asks for V0" if off else "")
+            + f", and vLLM {file.judge.target} has only V1",
+            Severity.WARNING if off else Severity.INFO,
+            effort=Effort.HOURS if off else Effort.MINUTES,
+            advice=V0_ADVICE if off else "Take the assignment out of the command, with whatever computes its value.",
+        )
 
     def _say(
         self, file: PythonFile, start: int, end: int, what: str, word: str, edits: tuple[Edit, ...] = ()

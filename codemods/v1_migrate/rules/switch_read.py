@@ -37,9 +37,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.release_tests import NEVER
 from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
 from ..engine.switch.plan import SUBJECT, plan_of
-from ..engine.switch.versions import NEVER
 from ..findings import Effort, Finding, Safety, Severity
 from .rule import Phase, Rule
 

@@ -51,7 +51,7 @@ _WANTED = re.compile(rf"{SWITCH}(?:(?<!\w{SWITCH})|(?<=\s-e{SWITCH}))(?!\w)")
 _OF_CPU = re.compile(r"VLLM_CPU_|VLLM_TARGET_DEVICE\s*[=:]\s*[\"']?cpu|--device[ =]cpu|\bcpu_model\b")
 _ONE_ENGINE, _UNREAD = Version("0.11.0"), Version("0.11.1")
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
-_V0_ADVICE = (
+V0_ADVICE = (
     "Find out what needed V0 (a per-request logits processor, a model or an option that V1 did not take), settle that, "
     "then delete the setting."
 )
@@ -154,7 +154,7 @@ def _words(file: AnyFile, place: Place) -> tuple[str, Severity, str]:
     if place.form == "set" and place.value == "0":
         what = f"asks for the V0 engine (`{SWITCH}=0`), which vLLM {target} does not have"
         refused = f"{what}: it refuses to start" if read else f"{what}: V1 runs all the same"
-        return refused, Severity.ERROR if read else Severity.WARNING, _V0_ADVICE
+        return refused, Severity.ERROR if read else Severity.WARNING, V0_ADVICE
     if place.form in ("comment", "text"):
         prose = place.form == "comment" or getattr(file, "kind", Kind.RST) in _PROSE
         advice = "Correct the sentence: there is nothing left to switch."

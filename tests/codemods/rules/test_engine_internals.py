@@ -15,6 +15,8 @@ from harness import dedent, rewrite
         "executor.driver_worker",
         "llm.llm_engine.scheduler[0]",
         "get_llm().llm_engine.model_executor",
+        "self.engine.scheduler",
+        "self.backend.engine.scheduler[0].waiting",
     ],
 )
 def test_found(chain: str) -> None:
@@ -28,6 +30,10 @@ def test_found(chain: str) -> None:
         pytest.param("import vllm\nx = llm.llm_engine.get_tokenizer()\n", id="what V1's engine has"),
         pytest.param("import vllm.model_executor\nx = vllm.model_executor.models\n", id="the package of that name"),
         pytest.param("import other\nx = llm.llm_engine.model_executor\n", id="another project's engine"),
+        pytest.param(
+            "x = self.engine.scheduler  # unlike vllm's\n", id="the scheduler of an engine that is not vLLM's"
+        ),
+        pytest.param("import vllm\nx = self.engine.optimizer, self.scheduler\n", id="what vLLM's engine never had"),
     ],
 )
 def test_left_alone(text: str) -> None:
@@ -39,6 +45,9 @@ def test_left_alone(text: str) -> None:
     [
         pytest.param("llm.llm_engine.get_model_config()", "engine.model_config", id="of the engine: the table's words"),
         pytest.param("llm.llm_engine.model_executor.x", "LLM.apply_model", id="of the workers: what reaches them"),
+        pytest.param("llm_engine.scheduler[0]", "scheduler_cls", id="an engine by itself"),
+        pytest.param("self.engine.scheduler[0].waiting", "get_metrics()", id="an attribute of self"),
+        pytest.param("engine.engine.scheduler", "scheduler_cls", id="an engine inside another"),
     ],
 )
 def test_the_advice_goes_by_what_is_reached(chain: str, advice: str) -> None:

@@ -86,3 +86,33 @@ def test_a_text_about_the_switch_is_found_everywhere() -> None:
 
 def test_a_comment_about_the_switch_is_found_everywhere() -> None:
     assert rewrite("import vllm  # VLLM_USE_V1 is set\n").lines(RULE) == [1]
+
+
+@pytest.mark.parametrize(
+    ("text", "setting", "severity"),
+    [
+        pytest.param('x = f"VLLM_USE_V1=0 python {a}"\n', "VLLM_USE_V1=0", Severity.WARNING, id="an f-string"),
+        pytest.param('x = "A=1 VLLM_USE_V1=1 " f"vllm serve {a}"\n', "VLLM_USE_V1=1", Severity.INFO, id="pieces"),
+        pytest.param('x = f"VLLM_USE_V1={a} pytest"\n', "VLLM_USE_V1={a}", Severity.INFO, id="a value put in"),
+        pytest.param('x = "cd a && export VLLM_USE_V1=0; b"\n', "VLLM_USE_V1=0", Severity.WARNING, id="an export"),
+        pytest.param('x = ["-e", "VLLM_USE_V1=0"]\n', "VLLM_USE_V1=0", Severity.WARNING, id="all of a text"),
+    ],
+)
+def test_a_command_in_a_text_is_called_one(text: str, setting: str, severity: Severity) -> None:
+    (found,) = rewrite(text).said(RULE)
+    assert f"a command in a text sets `{setting}`" in found.message
+    assert (found.severity, found.end_column - found.column) == (severity, len(setting))
+    assert "sentence" not in found.advice
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('x = "please set VLLM_USE_V1=0 to go on"\n', id="a setting in a sentence"),
+        pytest.param('x = "VLLM_USE_V1=0 is refused"\n', id="one that begins with it"),
+        pytest.param('x = "VLLM_USE_V1 == 1"\n', id="a comparison"),
+    ],
+)
+def test_a_sentence_is_no_command(text: str) -> None:
+    (found,) = rewrite(text).said(RULE)
+    assert "a text speaks of" in found.message

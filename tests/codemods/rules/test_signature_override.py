@@ -234,3 +234,27 @@ def test_a_selector_that_calls_its_base_is_left_to_a_person(body: str) -> None:
 def test_a_constructor_that_users_call_is_their_own_business() -> None:
     text = "from vllm.config import SchedulerConfig\n\n\nclass C(SchedulerConfig):\n    def __init__(self, mine): ...\n"
     assert "V1M111" not in rewrite(text, "0.32.0").rules
+
+
+WORKER = "from vllm.v1.worker.gpu_worker import Worker\n\n\nclass W(Worker):\n"
+IGNORING = [
+    pytest.param("def load_model(self):\n        super().load_model()\n", True, id="a parameter that is added"),
+    pytest.param("def load_model(self, load_dummy_weights=False):\n        pass\n", True, id="one that is there"),
+    pytest.param("def load_model(self, **kwargs):\n        super().load_model()\n", True, id="swallowed by **"),
+    pytest.param("def load_model(self, **kw):\n        super().load_model(**kw)\n", False, id="handed on by **"),
+    pytest.param("def load_model(self, load_dummy_weights=False):\n        f(load_dummy_weights)\n", False, id="read"),
+    pytest.param(
+        "def load_model(self, **kwargs):\n        raise NotImplementedError\n", False, id="every call refused"
+    ),
+    pytest.param("def shutdown(self):\n        pass\n", False, id="a method that is called as before"),
+]
+
+
+@pytest.mark.parametrize(("body", "said"), IGNORING)
+def test_what_the_target_began_to_pass_is_not_swallowed_in_silence(body: str, said: bool) -> None:
+    outcome = rewrite(f"{WORKER}    {body}", "0.32.0")
+    found = [f for f in outcome.said("V1M111") if "which this override ignores" in f.message]
+    assert [(f.severity, f.safety) for f in found] == [(Severity.INFO, Safety.MANUAL)] * said
+    assert all("`load_dummy_weights`" in f.message and 'load_format="dummy"' in f.advice for f in found)
+    again = rewrite(outcome.text, "0.32.0").said("V1M111")
+    assert len([f for f in again if "which this override ignores" in f.message]) == len(found)

@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 
 from ...findings import Edit
 from ..context import PythonFile
+from ..release_tests import NEVER, release_tests_of
 from ..scopes import Binding, Path, ancestors
 from ..tree import absolute
 from .actions import Action, Actions
@@ -33,7 +34,6 @@ from .statements import Statements
 from .tokens import Tokens
 from .unused import Unused
 from .values import Values
-from .versions import NEVER, other_arms
 
 _CHAINS = {f"vllm.envs.{SWITCH}", "vllm.envs.set_vllm_use_v1"}
 SUBJECT = f"vllm.envs.{SWITCH}"
@@ -175,7 +175,7 @@ class _Planner:
         if not self._allowed(READ) or not self._allowed(SET):
             self.kept.append((0, len(self.file.source.text), "a comment or an option keeps it"))
         if not self.file.settings.unsafe:
-            self.kept.extend((start, end, NEVER) for start, end in other_arms(self.file))
+            self.kept.extend((start, end, NEVER) for start, end in release_tests_of(self.file).other_arms)
         for found in self.file.model.every(ast.Call):
             function = found.node.func
             if getattr(function, "id", "") == "hasattr" and len(found.node.args) == 2 and is_switch(found.node.args[1]):

@@ -22,7 +22,7 @@ _LANGUAGES = {
     **dict.fromkeys(("env", "dotenv"), "shell"),
 }
 _BY_KIND = {
-    **dict.fromkeys((Kind.SHELL, Kind.ENV, Kind.MAKE), "shell"),
+    **dict.fromkeys((Kind.SHELL, Kind.ENV), "shell"),
     Kind.DOCKER: "docker",
     Kind.YAML: "yaml",
     Kind.JSON: "json",
@@ -41,6 +41,7 @@ _DIRECTIVE = re.compile(
 )
 _LITERAL = re.compile(r"^(?P<indent>[ \t]*)(?!\.\.)[^\r\n]*::[ \t]*\r?\n(?=[ \t]*\r?\n)", re.MULTILINE)
 _INLINE = re.compile(r"(?<!`)(?P<ticks>`{1,2})(?!`)(?P<code>[^`\r\n]+)(?P=ticks)(?!`)")
+_RECIPE = re.compile(r"^\t[ \t]*[@+-][@+\- \t]*(?=\S)(?P<command>(?:[^\n]*\\\r?\n)*[^\n]*)", re.MULTILINE)
 _MAGIC_COMMAND = re.compile(r"^[ \t]*(?:!|%(?:sx|system)[ \t])(?P<rest>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 _MAGIC_ENV = re.compile(r"^%(?:set_)?env[ \t][^\n]*\n?", re.MULTILINE)
 
@@ -58,6 +59,8 @@ class Piece:
 def pieces(text: str, kind: Kind) -> tuple[Piece, ...]:
     """The pieces of a file that is not Python. What is in none of them is prose."""
     view = View.whole(text)
+    if kind is Kind.MAKE:
+        return tuple(_makefile(view))
     language = _BY_KIND.get(kind)
     if language is not None:
         return (Piece(language, view),)
@@ -68,6 +71,16 @@ def pieces(text: str, kind: Kind) -> tuple[Piece, ...]:
     if kind is Kind.RST:
         return tuple(_document(view, _directives(view.text)))
     return ()
+
+
+def _makefile(view: View) -> Iterator[Piece]:
+    """The recipes whose marks (`@`, `-`, `+`) make takes off before the shell reads them, and what is between them."""
+    done = 0
+    for recipe in _RECIPE.finditer(view.text):
+        yield Piece("shell", view.part(done, recipe.start()))
+        yield Piece("shell", view.part(*recipe.span("command")))
+        done = recipe.end()
+    yield Piece("shell", view.part(done, len(view.text)))
 
 
 def _document(view: View, blocks: list[tuple[str, int, int]]) -> Iterator[Piece]:
