@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.release_tests import NEVER
+from ..engine.release_arms import NEVER
 from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Effort, Finding, Safety, Severity

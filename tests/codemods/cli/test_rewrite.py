@@ -149,6 +149,31 @@ def test_plan_ranks_files_and_writes_nothing(cli: Run, tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [
+        pytest.param("GONE\n", (), 1, id="something is left"),
+        pytest.param("GONE\n", ("--exit-zero",), 0, id="zero is asked for"),
+        pytest.param("NOTE\n", (), 0, id="nothing is left"),
+    ],
+)
+def test_plan_explains_its_exit_code(cli: Run, tree: Tree, text: str, options: tuple[str, ...], code: int) -> None:
+    done = cli("plan", tree(a=text), *options)
+    assert done.code == code
+    assert done.out.count("exit code 1: something is left to do") == code
+
+
+@pytest.mark.parametrize(
+    ("text", "undo"), [pytest.param("OLD\n", 1, id="a file is written"), pytest.param("GONE\n", 0, id="none is")]
+)
+def test_the_way_back_is_named_where_something_was_written(cli: Run, tree: Tree, text: str, undo: int) -> None:
+    root = tree(a=text)
+    git = ("git", "-C", str(root), "-c", "user.name=x", "-c", "user.email=x@x")
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "x")):
+        subprocess.run([*git, *command], check=True)
+    assert cli("rewrite", root).out.count("to undo: git") == undo
+
+
+@pytest.mark.parametrize(
     ("command", "column", "line"),
     [
         pytest.param(("rewrite",), 11, "x = NEWER GONE", id="as it stands after the run"),
@@ -174,6 +199,24 @@ def test_verify_lists_errors_only_and_counts_what_an_edit_would_settle(cli: Run,
     clean = cli("verify", tree(a="LATER\n"))
     assert clean.code == 0
     assert "nothing: every vllm name found exists on 0.32.0" in clean.out
+
+
+def test_verify_lists_members_that_are_lost_though_a_subclass_may_have_them(
+    capfd: pytest.CaptureFixture[str], tree: Tree
+) -> None:
+    from v1_migrate.__main__ import run
+
+    lost = "from vllm.v1.worker.gpu_worker import Worker\n\n\nclass W(Worker):\n"
+    bodies = {
+        "reads": "def f(self):\n        return self.gpu_cache",
+        "overrides": "def initialize_cache(self):\n        pass",
+    }
+    root = tree(**{name: f"{lost}    {body}\n" for name, body in bodies.items()})
+    code = run(["verify", str(root), "--target", "0.32.0"])
+    out = capfd.readouterr().out
+    assert code == 1
+    assert "reads.py:6:21: warning V1M102" in out
+    assert "overrides.py:5:5: warning V1M111" in out
 
 
 def test_statistics_count_rules_and_names(cli: Run, tree: Tree) -> None:

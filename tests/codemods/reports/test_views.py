@@ -82,6 +82,15 @@ def test_further_uses_are_folded_into_the_first() -> None:
     assert "also used on line 2\n" in text.render(report(finding(), finding(line=2, primary=False)), Style())
 
 
+def test_findings_without_a_name_are_folded_by_what_they_say() -> None:
+    said = {"name": "", "rule": "V1M012", "severity": Severity.WARNING}
+    pins = [finding(line=n, message="`vllm==1` is old", primary=n == 1, **said) for n in (1, 5, 9)]
+    other = finding(line=7, message="`vllm==2` is old", **said)
+    shown = text.render(report(*pins, other), Style())
+    assert "also used on lines 5, 9" in shown
+    assert "src/a.py:7:1: warning V1M012 `vllm==2` is old" in shown
+
+
 def test_the_same_advice_is_given_once() -> None:
     shown = text.render(report(*(finding(line=n, advice="Turn it round.") for n in (1, 2, 3))), Style())
     assert shown.count("Turn it round.") == 1

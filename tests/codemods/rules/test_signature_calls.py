@@ -40,6 +40,13 @@ REWRITTEN = [
         id="positional arguments of a constructor that takes one",
     ),
     pytest.param(
+        "0.32.0",
+        LLM + 'LLM("m", worker_use_ray=True)\n',
+        LLM + 'LLM("m", distributed_executor_backend="ray")\n',
+        id="Ray, by its name before 0.8.5",
+    ),
+    pytest.param("0.32.0", LLM + 'LLM("m", worker_use_ray=False)\n', LLM + 'LLM("m")\n', id="no Ray"),
+    pytest.param(
         "0.32.0", LLM + 'LLM("m", task="embed")\n', LLM + 'LLM("m", runner="pooling", convert="embed")\n', id="a task"
     ),
     pytest.param(
@@ -327,3 +334,18 @@ def test_an_argument_that_may_hold_something_is_not_taken_from_the_call() -> Non
 def test_a_keyword_without_a_row_is_told_as_its_field_is(keyword: str, says: str) -> None:
     (found,) = rewrite(f"from vllm.config import CompilationConfig\nc = CompilationConfig({keyword})\n").said("V1M112")
     assert says in found.advice
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("worker_use_ray=ray", id="a value that is not written there"),
+        pytest.param('worker_use_ray=True, distributed_executor_backend="mp"', id="two that disagree"),
+    ],
+)
+def test_ray_is_asked_for_by_hand_where_the_value_is_not_plain(arguments: str) -> None:
+    text = f"from vllm import EngineArgs\nx = EngineArgs('m', {arguments})\n"
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    (found,) = outcome.said("V1M112")
+    assert 'distributed_executor_backend="ray"' in found.advice

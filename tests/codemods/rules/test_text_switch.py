@@ -261,6 +261,13 @@ OTHER = [
     ),
     pytest.param(Kind.MAKE, "export VLLM_USE_V1 := 1\nx:\n\tvllm\n", "x:\n\tvllm\n", id="a Make variable"),
     pytest.param(Kind.MAKE, "x:\n\tVLLM_USE_V1=1 vllm serve\n", "x:\n\tvllm serve\n", id="a Make recipe"),
+    pytest.param(Kind.MAKE, "x:\n\t@VLLM_USE_V1=1 pytest\n", "x:\n\t@pytest\n", id="a recipe that is not shown"),
+    pytest.param(
+        Kind.MAKE,
+        "x:\n\t@-A=1 VLLM_USE_V1=1 \\\n\t  pytest\n\t+VLLM_USE_V1=1 vllm\ny:\n\ta\n",
+        "x:\n\t@-A=1 \\\n\t  pytest\n\t+vllm\ny:\n\ta\n",
+        id="marks of make, and a recipe of two lines",
+    ),
     pytest.param(Kind.ENV, "A=1\nVLLM_USE_V1=1\nB=2\n", "A=1\nB=2\n", id="an env file"),
     pytest.param(
         Kind.YAML,
@@ -453,3 +460,9 @@ def test_a_request_for_v0_in_a_docstring_is_information_unless_unsafe() -> None:
     assert rewrite('"""\nVLLM_USE_V1=0 vllm serve\n"""\nimport vllm\n', unsafe=True).text == (
         '"""\nvllm serve\n"""\nimport vllm\n'
     )
+
+
+def test_a_recipe_that_asks_for_v0_is_no_sentence() -> None:
+    (found,) = rewrite("x:\n\t@VLLM_USE_V1=0 pytest\n", kind=Kind.MAKE).said(SWITCH)
+    assert "asks for the V0 engine" in found.message
+    assert "sentence" not in found.advice

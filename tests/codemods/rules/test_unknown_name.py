@@ -15,6 +15,7 @@ from tests.codemods.rules.harness import rewrite
             ["`vllm.v1.core.sched.output.SchedulerOutput`", "v1-migrate index add"],
             id="one namesake",
         ),
+        pytest.param("from vllm.config import EngineConfig", ["vllm.config.VllmConfig"], id="gone before 0.8.5"),
         pytest.param("from vllm.v1.nowhere import sing_a_song", ["an older release"], id="none"),
         pytest.param(
             "from vllm.platforms.nowhere import sing_a_song", ["vllm.platforms.interface.Platform"], id="of its package"

@@ -15,7 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from ...findings import Edit
 from ..context import PythonFile
-from ..release_tests import NEVER, release_tests_of
+from ..release_arms import NEVER
+from ..release_tests import release_tests_of
 from ..scopes import Binding, Path, ancestors
 from ..tree import absolute
 from .actions import Action, Actions
