@@ -81,6 +81,21 @@ def goes_on_without(path: Path | None) -> bool:
     return False
 
 
+def swallowed(path: Path | None) -> bool:
+    """A failure of the import at this place ends in a handler that does not raise again, whatever else it is for."""
+    while path is not None:
+        parent, field_name, path = path
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return False
+        if isinstance(parent, ast.Try) and field_name == "body":
+            for names, goes_on in _caught(parent):
+                if names & _IMPORT_ERRORS - {"AttributeError"}:
+                    if goes_on:
+                        return True
+                    break  # what it raises goes on outwards
+    return False
+
+
 def _answers(node: ast.Try | ast.With) -> bool:
     only_tries = all(isinstance(statement, _TRIES) for statement in node.body)
     for names, goes_on in _caught(node):

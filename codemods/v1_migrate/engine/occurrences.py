@@ -78,8 +78,7 @@ class _ImportFinder(Finder):
         uses = [use for use in imported.uses if self._belongs(use, imported)]
         roles = frozenset(use.role for use in uses if len(use.use.attributes) == 0)
         guard = self._guard(imported)
-        tried = guards.import_trial(imported.path)
-        trial = tried is not None and (tried[1] != "body" or guards.goes_on_without(imported.path))
+        trial = guards.swallowed(imported.path)
         occurrence = Occurrence(verdict, start, end, "import", "value", guard, roles=roles, in_trial=trial)
         if verdict.status == "present":
             return (occurrence, "") if roles & {"base", "patch", "isinstance"} else (None, "")

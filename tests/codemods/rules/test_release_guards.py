@@ -164,3 +164,35 @@ def test_a_trial_that_nothing_succeeds_is_spoken_of(text: str) -> None:
     found = rewrite(text, "0.32.0").said("V1M003")[0]
     assert found.line == 2
     assert found.open
+
+
+GONE = "from vllm.worker.cache_engine import CacheEngine\n"
+OTHER = "from vllm.sequence import SequenceGroup\n"
+TRIED = [
+    pytest.param(f"try:\n    {GONE}except ImportError:\n    x = 1\n", [Severity.WARNING], id="caught"),
+    pytest.param(f"try:\n    {OTHER}except ImportError:\n    x = 1\n", [Severity.WARNING], id="another contract"),
+    pytest.param(
+        f"try:\n    {GONE}    run()\nexcept Exception:\n    x = 1\n", [Severity.WARNING], id="caught with more"
+    ),
+    pytest.param(f"try:\n    {GONE}except ImportError:\n    raise ValueError\n", [Severity.ERROR], id="raised again"),
+    pytest.param(f"try:\n    {GONE}except ValueError:\n    x = 1\n", [Severity.ERROR], id="another error is caught"),
+    pytest.param(
+        f"try:\n    {GONE}except ImportError:\n    {OTHER}",
+        [Severity.WARNING, Severity.ERROR],
+        id="what is tried instead is gone, too",
+    ),
+    pytest.param(
+        f"try:\n    try:\n        {GONE}    except ImportError:\n        {OTHER}except ImportError:\n    x = 1\n",
+        [Severity.WARNING, Severity.WARNING],
+        id="and that is caught",
+    ),
+    pytest.param(
+        f"try:\n    def f():\n        {GONE}except ImportError:\n    x = 1\n", [Severity.ERROR], id="run later"
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), TRIED)
+def test_an_import_that_may_fail_is_a_warning_where_its_failure_ends(text: str, said: list[Severity]) -> None:
+    found = [each for each in rewrite(text, "0.32.0").findings if each.rule in ("V1M003", "V1M004")]
+    assert [each.severity for each in found] == said
