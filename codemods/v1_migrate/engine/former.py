@@ -5,9 +5,10 @@ A file whose import was moved names the class of the target. What it still takes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
-from ..names.index import sort_key
+from ..names.index import LAST_V0, sort_key
 from .verdicts import Judge
 
 
@@ -18,10 +19,17 @@ def former(judge: Judge, dotted: str) -> tuple[str, ...]:
         return ()
     found: dict[str, None] = {}
     for name in _lineage(judge, dotted):
-        for old in judge.curated.predecessors(name, judge.target):
+        for old in (*judge.curated.predecessors(name, judge.target), *_namesakes(judge, name)):
             if old != dotted and judge.known(old) and _earlier(judge, old):
                 found[old] = None
     return tuple(found)
+
+
+def _namesakes(judge: Judge, name: str) -> Iterator[str]:
+    """Classes of the same name in V0's last release that the target has here: what moved without a row of its own."""
+    for old in judge.index.definitions(name.rpartition(".")[2], LAST_V0):
+        if old != name and judge.judge(old).missing and judge.judge(old).new == name:
+            yield old
 
 
 def _lineage(judge: Judge, dotted: str) -> list[str]:

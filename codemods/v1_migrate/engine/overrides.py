@@ -55,7 +55,7 @@ _last: tuple[PythonFile, list[Override]] | None = None
 
 
 def _overrides(file: PythonFile) -> Iterator[Override]:
-    called = frozenset(name for use in file.model.uses if use.name for name in use.attributes)
+    called = _called_on_own(file)
     for found in file.model.every(ast.ClassDef):
         bases = list(vllm_bases(file, found))
         for method in found.node.body:
@@ -64,6 +64,12 @@ def _overrides(file: PythonFile) -> Iterator[Override]:
                 override = next((override for override in asked if override), None)
                 if override is not None:
                     yield override
+
+
+def _called_on_own(file: PythonFile) -> frozenset[str]:
+    """What the file takes from self, cls or a class of its own."""
+    owners = {"self", "cls", *(found.node.name for found in file.model.every(ast.ClassDef))}
+    return frozenset(use.attributes[0] for use in file.model.uses if use.attributes and use.name in owners)
 
 
 def vllm_bases(file: PythonFile, found: Node, depth: int = 0) -> Iterator[str]:
@@ -107,18 +113,22 @@ def _written_for(
 ) -> tuple[Param, ...] | None:  # fmt: skip
     """The parameters that the method was written for.
 
-    A class that names the target's base may still be written for what stood in its place: where that base never had
-    the method (`before` is None), or where the method's own parameters are those of the older one.
+    A class that names the target's base may still be written for what stood in its place: where that base came later,
+    or never had the method (`before` is None), or where the method's own parameters are those of the older one.
     """
+    index, target, name = judge.index, judge.target, method.name
+    older_ones = [
+        params for old in former(judge, base) if (params := _before(index, f"{old}.{name}", target)) is not None
+    ]
+    if not older_ones:
+        return before
+    if before is None or not any(
+        index.resolve(f"{base}.{name}", each).found for each in older(index, target) if is_v0(each)
+    ):
+        return older_ones[0]
     known = {param.name for params in (before, after) for param in params or ()}
     foreign = {argument.arg for argument in own_positional(method, owner)} - known
-    if before is not None and not foreign:
-        return before
-    for old in former(judge, base):
-        params = _before(judge.index, f"{old}.{method.name}", judge.target)
-        if params is not None and (before is None or foreign & {param.name for param in params}):
-            return params
-    return before
+    return next((params for params in older_ones if foreign & {param.name for param in params}), before)
 
 
 def _before(index: Index, dotted: str, target: str) -> tuple[Param, ...] | None:
