@@ -9,7 +9,7 @@ from ..names.index import LAST_V0, Param, sort_key
 from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
 from .callees import BUILT_BY_VLLM, Callee, callees_of, signature
-from .callshape import Given, Misfit, fit, shifted
+from .callshape import Given, Misfit, fit, own_name, shifted
 from .context import PythonFile
 from .instances import function_around
 from .scopes import Node
@@ -65,8 +65,12 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
         return None  # another contract altogether is what V1M003 speaks about
     call: ast.Call = found.node
     given = Given.of(call)
+    callee = callee.as_written(given)
+    if not callee.akin:
+        return None
     misfit = fit(callee.params, given)
     if callee.new.rpartition(".")[2] in _SWALLOWING:
+        callee = callee if callee.of_v0 else next((each for each in callee.under_older_names() if each.of_v0), callee)
         misfit = replace(misfit, unknown=(*misfit.unknown, *_swallowed(callee, given, file.judge.target)))
     shift = _shift(callee, given)
     if not misfit and shift is None:
@@ -121,8 +125,8 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
         name, value = meant[position], result.given.positional[position]
         new = name if name in names else RENAMED.get(name, "")
         if new in names and new not in result.given.names:
-            if _own_name(value) in names - {name, new}:  # written for an order that no release here has
-                result.stuck = f"positional arguments, of which `{_own_name(value)}` would be taken for `{new}`"
+            if own_name(value) in names - {name, new}:  # written for an order that no release here has
+                result.stuck = f"positional arguments, of which `{own_name(value)}` would be taken for `{new}`"
                 return
             plan.append((position, new))
         elif means_nothing(name, value) or _is_optional(result, name, value):
@@ -143,11 +147,6 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             name = meant[position]
             gone = result.handed_on if _is_optional(result, name, result.given.positional[position]) else result.dropped
             gone.append(name)
-
-
-def _own_name(value: ast.expr) -> str:
-    """The name of a variable or attribute that is handed on."""
-    return value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
 
 
 def _keyword(result: Diagnosis, name: str) -> None:

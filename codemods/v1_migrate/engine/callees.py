@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from ..names.index import Index, Param
-from .callshape import Given, fit, names_by_position
+from .callshape import Given, fit, names_by_position, own_name
 from .context import PythonFile
+from .former import former_callables
 from .guards import keyword_guard
 from .instances import class_around, function_around, instances_of
 from .release_tests import version_guard
@@ -36,6 +38,29 @@ class Callee:
     params: tuple[Param, ...]  # on the target
     index: Index
     target: str
+    others: tuple[tuple[str, bool], ...] = ()  # older names of what the target has, and whether its contract changed
+
+    def as_written(self, given: Given) -> Callee:
+        """The same under an older name, if the call was plainly written for that and for no release that has this one.
+
+        It is where the target refuses the call, or where an argument is called like the older parameter at its place.
+        """
+        if not self.others:
+            return self
+        refused = bool(fit(self.params, given)) and not self.accepting(given)
+        names = {param.name for param in self.params}
+        for callee in self.under_older_names():
+            meant = callee.meant(given)
+            if meant is None or not callee.accepting(given):
+                continue
+            own = [own_name(value) for value in given.positional]
+            if refused or any(name == mine and name not in names for name, mine in zip(meant, own, strict=True)):
+                return callee
+        return self
+
+    def under_older_names(self) -> Iterator[Callee]:
+        """The same as a file names it that was not rewritten yet."""
+        return (replace(self, old=old, moved=True, contract=contract, others=()) for old, contract in self.others)
 
     @cached_property
     def of_v0(self) -> tuple[tuple[str, tuple[Param, ...]], ...]:
@@ -178,7 +203,10 @@ def first_base(file: PythonFile, owner: Scope) -> str:
 @cache
 def _callee(judge: Judge, dotted: str, new: str, through: str, params: tuple[Param, ...]) -> Callee:
     verdict = judge.judge(dotted)
-    return Callee(dotted, new, through, verdict.missing, verdict.fate == "contract", params, judge.index, judge.target)
+    others = former_callables(judge, dotted) if dotted == new else ()
+    older_names = tuple((old, judge.judge(old).fate == "contract") for old in others)
+    contract = verdict.fate == "contract"
+    return Callee(dotted, new, through, verdict.missing, contract, params, judge.index, judge.target, older_names)
 
 
 def callees_of(file: PythonFile) -> Callees:

@@ -98,6 +98,11 @@ def shifted(before: Sequence[Param], after: Sequence[Param], count: int) -> int 
     return None
 
 
+def own_name(value: ast.expr) -> str:
+    """The name of a variable or attribute that is handed on."""
+    return value.id if isinstance(value, ast.Name) else value.attr if isinstance(value, ast.Attribute) else ""
+
+
 def spelled(params: Sequence[Param]) -> str:
     """The signature for a person: "a, b=..., *, c, **kwargs"."""
     out: list[str] = []

@@ -28,7 +28,7 @@ def former(judge: Judge, dotted: str) -> tuple[str, ...]:
 def _namesakes(judge: Judge, name: str) -> Iterator[str]:
     """Classes of the same name in V0's last release that the target has here: what moved without a row of its own."""
     for old in judge.index.definitions(name.rpartition(".")[2], LAST_V0):
-        if old != name and judge.judge(old).missing and judge.judge(old).new == name:
+        if old != name and judge.judge(old).missing and _is(judge, judge.judge(old).new, name):
             yield old
 
 
@@ -48,6 +48,23 @@ def _earlier(judge: Judge, old: str) -> bool:
     """A release before the target had it."""
     first = next((release for release in judge.index.releases if judge.index.resolve(old, release).found), "")
     return bool(first) and sort_key(first) < sort_key(judge.target)
+
+
+@cache
+def former_callables(judge: Judge, dotted: str) -> tuple[str, ...]:
+    """The older names of a function, a class or a method that the target has under this one."""
+    found = judge.index.resolve(dotted, judge.target)
+    if found.kind.endswith("class"):
+        return tuple(old for old in former(judge, dotted) if _is(judge, judge.judge(old).new, found.canonical))
+    if found.kind.endswith("function"):
+        names = (*judge.curated.predecessors(found.canonical, judge.target), *_namesakes(judge, found.canonical))
+        return tuple(old for old in dict.fromkeys(names) if judge.known(old) and old != dotted)
+    owner, _, method = dotted.rpartition(".")
+    return tuple(f"{old}.{method}" for old in former(judge, owner) if judge.known(f"{old}.{method}"))
+
+
+def _is(judge: Judge, dotted: str, canonical: str) -> bool:
+    return bool(dotted) and judge.index.resolve(dotted, judge.target).canonical == canonical
 
 
 def lost_member(judge: Judge, base: str, new: str, name: str) -> str:

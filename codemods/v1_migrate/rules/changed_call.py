@@ -54,7 +54,7 @@ class ChangedCall(Rule):
 
     def _say(self, file: PythonFile, found: Diagnosis) -> Finding | None:
         accepted = [release for release, _ in found.callee.accepting(found.given)]
-        if not accepted and not found.alien:
+        if not accepted and not found.alien and not _lacks_only(found):
             return None  # no release is known to take it: what is written here is not what it looks like
         new, target = found.callee.new, file.judge.target
         start, end = file.span(found.call.func)
@@ -69,6 +69,14 @@ class ChangedCall(Rule):
             advice=f"The parameters there: `{new.rpartition('.')[2]}({spelled(found.callee.params)})`.",
             name=found.callee.old,
         )
+
+
+def _lacks_only(found: Diagnosis) -> bool:
+    """The target knows every keyword, and wants a few more: so does a call that was edited halfway."""
+    given, params = found.given, found.callee.params
+    required = {param.name for param in params if not param.default} & set(given.names)
+    known = set(given.names) <= {param.name for param in params} and not given.positional
+    return known and 0 < len(found.misfit.missing) <= len(required)
 
 
 def _only_misses(found: Diagnosis) -> bool:

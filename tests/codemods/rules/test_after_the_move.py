@@ -120,3 +120,60 @@ def test_further_uses_are_listed_with_the_first() -> None:
         "    def a(self):\n        return self.gpu_cache\n\n    def b(self):\n        return self.gpu_cache\n"
     )
     assert [found.primary for found in rewrite(text, "0.32.0").said("V1M102")] == [True, False]
+
+
+CALLS = [
+    pytest.param(
+        "from {} import async_tensor_h2d",
+        ("vllm.utils", "vllm.utils.torch_utils"),
+        "async_tensor_h2d(data, torch.int, device, self.pin_memory)",
+        "V1M112",
+        id="arguments that stand for others now",
+    ),
+    pytest.param(
+        "from {} import Attention",
+        ("vllm.attention", "vllm.model_executor.layers.attention"),
+        "Attention(1, 2, 3.0, use_mla=True)",
+        "V1M112",
+        id="a keyword that ends in **kwargs",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "places", "call", "rule"), CALLS)
+@pytest.mark.parametrize("moved", [False, True], ids=["before the import moves", "after it"])
+def test_a_call_is_said_before_and_after(form: str, places: tuple[str, str], call: str, rule: str, moved: bool) -> None:
+    text = f"import torch\n{form.format(places[moved])}\nx = {call}\n"
+    assert any(found.open for found in rewrite(text, "0.32.0").said(rule))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("async_tensor_h2d(data, device, torch.int)", id="the target's own form"),
+        pytest.param("async_tensor_h2d(data, device, dtype, out)", id="the same in four arguments"),
+    ],
+)
+def test_a_call_of_the_target_is_not_read_by_an_older_name(call: str) -> None:
+    text = f"import torch\nfrom vllm.utils.torch_utils import async_tensor_h2d\nx = {call}\n"
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    assert not outcome.findings
+
+
+HALFWAY = (
+    "from vllm.v1.core.sched.output import SchedulerOutput\n\nx = SchedulerOutput(\n    scheduled_new_reqs=[],\n"
+    "    scheduled_cached_reqs=[],\n    num_scheduled_tokens={},\n    total_num_scheduled_tokens=1,\n"
+    "    scheduled_spec_decode_tokens={},\n    scheduled_encoder_inputs={},\n    num_common_prefix_blocks=0,\n"
+    "    finished_req_ids=set(),\n)\n"
+)
+
+
+def test_a_call_that_was_edited_halfway_is_still_refused() -> None:
+    (found,) = rewrite(HALFWAY, "0.32.0").said("V1M113")
+    assert "missing `free_encoder_mm_hashes`" in found.message
+
+
+def test_a_call_with_hardly_an_argument_is_a_sketch() -> None:
+    text = "from vllm.v1.core.sched.output import SchedulerOutput\n\nx = SchedulerOutput(finished_req_ids=set())\n"
+    assert not rewrite(text, "0.32.0").said("V1M113")
