@@ -64,7 +64,7 @@ struct Planner {
     const double work = range_cost(b, begin, end);
     const int64_t keys = kv_len(b);
     int64_t parts = int64_t(work / limit + 0.99);
-    if (c.num_requests * c.num_kv_heads == 1) parts = std::max(parts / threads, int64_t(1)) * threads;  // the same for each
+    if (c.num_requests * c.num_kv_heads == 1) parts = std::min(parts, threads);  // one for each: more are merged for nothing
     parts = std::min<int64_t>(parts, keys_seen(end - begin, keys) / KEY_STEP);
     if (parts < 2 || c.tree_mask) parts = 1;
     const int64_t first = keys - keys_seen(end - begin, keys), rows = (end - begin) * group;
