@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "bf16", "sve")
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16", "asimd", "bf16", "sve")
 DISTRIBUTIONS = re.compile(r"vllm(-cpu.*)?|torch|transformers|intel-extension-for-pytorch|v1-migrate|triton.*")
 VARIABLES = re.compile(r"(VLLM|V1|OMP|KMP|GOMP)_.*|LD_PRELOAD|CPU_VISIBLE_MEMORY_NODES")
 
@@ -285,6 +285,9 @@ def attention_of(config: Any) -> dict[str, Any]:
     """The class that this configuration's plain layers would attend with, resolved as a layer does it."""
     settings: Any = importlib.import_module("vllm.config")
     model, cache = config.model_config, config.cache_config
+    kind = str(getattr(getattr(model, "hf_config", None), "model_type", ""))
+    if kind.startswith("deepseek_v4"):  # its layers ask for no backend
+        return {"path": f"vllm.models.{kind}", "name": "the model's own layers", "isa": None}
     selector = first("get_attn_backend", "vllm.v1.attention.selector", "vllm.attention.selector", "vllm.attention")
     known = {
         "head_size": model.get_head_size(),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from v1_migrate.doctor import arguments, capabilities, model, probe
-from v1_migrate.doctor.checks import GIB, RULES, Case, check
+from v1_migrate.doctor.case import GIB, Case
+from v1_migrate.doctor.checks import RULES, check
 from v1_migrate.doctor.model import Model, from_config
 from v1_migrate.doctor.settings import settings
 from v1_migrate.findings import Severity
@@ -16,7 +18,13 @@ from v1_migrate.names.releases import sort_key
 
 MISTRAL = Model("m", "MistralForCausalLM", 128, sliding_window=4096)
 WHISPER = Model("m", "WhisperForConditionalGeneration", 64, encoder_decoder=True)
-DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True)
+DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True, dtype="bfloat16", latent=(512, 64, 128, 128))
+SMALL = replace(DEEPSEEK, latent=(64, 32, 32, 32))
+SPARSE = replace(DEEPSEEK, sparse=True)
+V4 = Model("m", "DeepseekV4ForCausalLM", 512, own_layers=True)
+AMX: dict[str, Any] = {"flags": ("avx512f", "amx_tile"), "of": DEEPSEEK}
+PLAIN: dict[str, Any] = {"flags": ("avx512f",), "of": DEEPSEEK}
+OURS = AMX | {"served_by_v1_cpu": True}
 
 
 def case(release: str, words: str = "", of: Model | None = None, nodes: int = 1, free: int = 60, **more: Any) -> Case:
@@ -55,6 +63,27 @@ CASES = [
     pytest.param(case("0.32.0", VLLM_ATTENTION_BACKEND="CPU_ATTN"), WARNING, "not read since", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="the backend's variable is not read"),
     pytest.param(case("0.32.0", "vllm serve m --attention-backend CUSTOM"), WARNING, "ignored on a CPU", case("0.32.0", "vllm serve m --attention-backend CPU_ATTN"), id="a backend that is ignored"),
     pytest.param(case("0.32.0", "attention_backend='CPU_MLA'", of=MISTRAL), WARNING, "ignored on a CPU", case("0.32.0", "attention_backend='CPU_MLA'", of=DEEPSEEK), id="a backend of latents for a model without"),
+    pytest.param(case("0.32.0", "dtype='float32'", **AMX), ERROR, "loads no float32 model", case("0.32.0", "dtype='float32'", **OURS), id="float32 latents with AMX are served by v1_cpu"),
+    pytest.param(case("0.29.0", "dtype='float'", **AMX), ERROR, "loads no float32 model", case("0.28.0", "dtype='float'", **AMX), id="AMX_MLA came with 0.29.0"),
+    pytest.param(case("0.32.0", "dtype='float32'", **AMX), ERROR, "loads no float32 model", case("0.32.0", "dtype='float32'", **PLAIN), id="float32 latents without AMX"),
+    pytest.param(case("0.32.0", "dtype='half'", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half', attention_backend='CPU_MLA'", **AMX), id="float16 latents with CPU_MLA"),
+    pytest.param(case("0.32.0", "vllm serve m --dtype half", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "vllm serve m --dtype half --attention-config.backend CPU_MLA", **AMX), id="float16 latents with CPU_MLA, the long way"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, dtype="float16")}), ERROR, "answers wrongly in float16", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, dtype="float32")}), id="a model saved in float16, and one in float32, which becomes bfloat16"),
+    pytest.param(case("0.32.0", settled={"dtype": "float16", "use_mla": True}, flags=("amx_tile",)), ERROR, "answers wrongly in float16", case("0.32.0", settled={"dtype": "float16", "use_mla": False}, **AMX), id="what vLLM itself made of the arguments"),
+    pytest.param(case("0.32.0", "dtype='half'", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half'", VLLM_MLA_DISABLE="1", **AMX), id="latents switched off"),
+    pytest.param(case("0.31.0", "dtype='half'", **OURS), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half'", **OURS), id="v1_cpu serves latents in 0.32 alone"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='bfloat16'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='auto'", **AMX), id="AMX_MLA's cache"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='fp8'", **OURS), id="a float8 cache of latents is served by v1_cpu"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **PLAIN), ERROR, "CPU_MLA keeps no float8", case("0.32.0", "kv_cache_dtype='bfloat16'", **PLAIN), id="CPU_MLA's cache"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), ERROR, "qk_nope_head_dim=48, v_head_dim=16", case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), id="sizes that 32 does not divide"),
+    pytest.param(case("0.32.0", **AMX | {"of": SMALL}), ERROR, "64 + 32 numbers: 'Head dimension", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), id="small latents"),
+    pytest.param(case("0.28.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.28.0", **PLAIN), id="CPU_MLA's one size"),
+    pytest.param(case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), id="CPU_MLA's one size, divided otherwise"),
+    pytest.param(case("0.32.0", "block_size=64", **PLAIN), WARNING, "block_size=64 becomes 16", case("0.32.0", "block_size=64", **AMX), id="CPU_MLA's blocks"),
+    pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **PLAIN), id="blocks of 16 are CPU_MLA's own"),
+    pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **AMX | {"of": V4}), id="DeepSeek-V4's blocks are always 256"),
+    pytest.param(case("0.32.0", "enable_prefix_caching=True", **PLAIN), WARNING, "enable_prefix_caching: switched off", case("0.32.0", "enable_prefix_caching=True", **AMX), id="CPU_MLA caches no prefix"),
+    pytest.param(case("0.32.0", **OURS | {"of": SPARSE}), ERROR, "picks what it attends to", case("0.32.0", **OURS), id="sparse latents, with and without v1_cpu"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0.5"), ERROR, "no whole number", case("0.32.0", VLLM_CPU_KVCACHE_SPACE="1"), id="half a GiB of cache"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0"), ERROR, "cache of no bytes", case("0.9.2", VLLM_CPU_KVCACHE_SPACE="0"), id="no cache"),
     pytest.param(case("0.32.0", free=40), ERROR, "0.92 of 64.0 GiB is 58.9 GiB, and 40.0 GiB are free", case("0.19.1", free=40), id="memory that is not free"),
@@ -171,6 +200,7 @@ def test_memory_of_this_machine() -> None:
         pytest.param({"model_type": "bloom"}, ["alibi"], id="ALiBi by its kind"),
         pytest.param({"model_type": "mpt", "attn_config": {"alibi": True}}, ["alibi"], id="ALiBi by its setting"),
         pytest.param({"kv_lora_rank": 512}, ["mla"], id="MLA"),
+        pytest.param({"model_type": "deepseek_v4", "index_topk": 8}, [], id="DeepSeek-V4 has layers of its own"),
         pytest.param({"is_encoder_decoder": True}, ["cross-attention"], id="cross-attention"),
         pytest.param({"model_type": "gpt_oss", "sliding_window": 8}, ["sliding-window", "sinks"], id="sinks"),
         pytest.param({"text_config": {"attention_chunk_size": 8}}, ["chunked-local"], id="chunked local attention"),
@@ -190,6 +220,21 @@ def test_what_a_model_needs(config: dict[str, Any], features: list[str]) -> None
 )
 def test_head_size(config: dict[str, Any], size: int | None) -> None:
     assert from_config("m", config).head_size == size
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "latent", "sparse", "own_layers"),
+    [
+        pytest.param({"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 96, "torch_dtype": "float16"}, "float16", (512, 64, 128, 96), False, False, id="DeepSeek-V2"),
+        pytest.param({"kv_lora_rank": 512, "index_topk": 2048, "dtype": "torch.bfloat16"}, "bfloat16", None, True, False, id="an indexer, and sizes that are not said"),
+        pytest.param({"model_type": "deepseek_v4", "index_topk": 512}, "", None, False, True, id="DeepSeek-V4"),
+    ],
+)  # fmt: skip
+def test_what_a_model_says_of_its_latents(
+    config: dict[str, Any], dtype: str, latent: Any, sparse: bool, own_layers: bool
+) -> None:
+    found = from_config("m", config)
+    assert (found.dtype, found.latent, found.sparse, found.own_layers) == (dtype, latent, sparse, own_layers)
 
 
 def test_a_model_s_folder_without_a_config(tmp_path: Path) -> None:
