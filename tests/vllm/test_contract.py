@@ -276,6 +276,11 @@ def test_says_once_that_it_serves_and_not_after_it_is_switched_off(monkeypatch: 
     assert choice.serves(PLAIN) is False
 
 
+def test_what_is_said_goes_to_vllm_s_own_log() -> None:
+    """vLLM configures the logger "vllm", and with it what is below."""
+    assert choice.logger().name.partition(".")[0] == "vllm"
+
+
 def test_a_module_answers_with_nothing_else() -> None:
     with pytest.raises(AttributeError, match="CPUAttentionBackends"):
         _ = backend_0_32.CPUAttentionBackends

@@ -106,6 +106,22 @@ def test_refusals(refused: Case, severity: Severity, words: str, taken: Case) ->
     assert not [r for r in check(taken) if words in r.message]
 
 
+@pytest.mark.parametrize(
+    ("words", "subject", "advice"),
+    [
+        pytest.param("vllm serve m --swap-space 4", "--swap-space", "V1 does not swap", id="an option"),
+        pytest.param("swap_space=4", "swap_space", "V1 does not swap", id="a keyword is named as one"),
+        pytest.param("vllm serve m --no-enable-lora-bias", "--no-enable-lora-bias", "0.11.0.post2 was the last", id="switched off"),
+        pytest.param("vllm serve m --guided-decoding-backend x", "--guided-decoding-backend", "Say --structured-outputs-config.backend.", id="an option with another name"),
+        pytest.param("override_pooler_config={}", "override_pooler_config", "Say pooler_config.", id="a keyword with another name"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_is_named_as_it_was_given(words: str, subject: str, advice: str) -> None:
+    (remark,) = check(case("0.32.0", words))
+    assert remark.subject == subject and remark.message.startswith(f"{subject} is gone since ")
+    assert advice in remark.advice
+
+
 def test_every_rule_of_the_table_has_a_case() -> None:
     said = {(r.subject, r.severity) for param in CASES for r in check(param.values[0])}
     left = {(rule.subject, rule.severity) for rule in RULES} - said
