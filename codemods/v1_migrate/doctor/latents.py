@@ -14,7 +14,6 @@ from .case import Case, Rule
 
 CPU_MLA, AMX_MLA = "CPU_MLA", "AMX_MLA"
 _HEADS = (320, 512, 576)  # rank and rope together, that vLLM's metadata lets pass
-_NAMES = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 _OURS = "from 0.32.0 on V1_CPU_BACKEND=1 serves it"
 
 
@@ -43,11 +42,12 @@ def _cache_of_fp8(case: Case) -> Any:
     return value if value is not None and value.startswith("fp8") else None
 
 
-def _odd_sizes(case: Case) -> Any:
-    """Those of the model's sizes that 32 does not divide, rope aside, which counts with the rank."""
-    sizes = case.model.latent if case.model else None
-    named = zip(_NAMES, sizes or (), strict=False)
-    return ", ".join(f"{name}={size}" for name, size in named if name != _NAMES[1] and size % 32) or None
+def _odd_parts(case: Case) -> Any:
+    """A head's part without rope and its value, where 32 does not divide them."""
+    if case.model is None or case.model.latent is None:
+        return None
+    parts = zip(("qk_nope_head_dim", "v_head_dim"), case.model.latent[2:], strict=True)
+    return " and ".join(f"{name}={size}" for name, size in parts if size % 32) or None
 
 
 def _head(fits: Callable[[int, int], bool]) -> Callable[[Case], Any]:
@@ -87,12 +87,13 @@ RULES = (
     Rule("kv_cache_dtype", "0.28.0", "", _of(CPU_MLA, _cache_of_fp8),
          "kv_cache_dtype={value}: CPU_MLA keeps no float8 cache, and stops at the first request",
          f"Leave it at auto; {_OURS}."),
-    Rule("latents", "0.29.0", "", _of(AMX_MLA, _odd_sizes),
+    Rule("latents", "0.29.0", "", _of(AMX_MLA, _odd_parts),
          "AMX_MLA takes multiples of 32, and the model has {value}: it does not load, or stops at the first request",
-         f"Say attention_backend=CPU_MLA; {_OURS}."),
-    Rule("latents", "0.28.0", "", _of(AMX_MLA, _head(lambda rank, rope: rank + rope in _HEADS)),
-         "a latent and its rope key of {value} numbers: 'Head dimension ... is not supported by MLA' at the first "
-         "request (320, 512 and 576 together are)", f"Set VLLM_MLA_DISABLE=1 (slower, larger cache); {_OURS}."),
+         f"Say attention_backend=CPU_MLA, if rank and rope are 512 + 64; {_OURS}."),
+    Rule("latents", "0.29.0", "", _of(AMX_MLA, _head(lambda rank, rope: rank + rope in _HEADS and rank % 32 == 0)),
+         "a latent and its rope key of {value} numbers: AMX_MLA takes multiples of 32 that make 320, 512 or 576 "
+         "together, and does not load, or stops at the first request ('Head dimension ... is not supported by MLA')",
+         f"Set VLLM_MLA_DISABLE=1 (slower, larger cache); {_OURS}."),
     Rule("latents", "0.28.0", "", _of(CPU_MLA, _head(lambda rank, rope: (rank, rope) == (512, 64))),
          "a latent and its rope key of {value} numbers: CPU_MLA has a kernel for 512 + 64 alone, and stops at the "
          "first request", f"Set VLLM_MLA_DISABLE=1 (slower, larger cache); {_OURS}."),

@@ -301,7 +301,7 @@ def attention_of(config: Any) -> dict[str, Any]:
         names = inspect.signature(selector).parameters
         backend = selector(**{name: known[name] for name in names if name in known})
     isa = None
-    if backend.__module__.startswith("vllm."):
+    if backend.__module__.startswith("vllm.") and ".mla." not in backend.__module__:
         isa = vllm_isa(model.get_head_size(), cache.block_size, model.dtype, cache.cache_dtype)
     return {"path": f"{backend.__module__}.{backend.__qualname__}", "name": backend.get_name(), "isa": isa}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from v1_migrate.doctor import arguments, capabilities, model, probe
+from v1_migrate.doctor import arguments, capabilities, latents, model, probe
 from v1_migrate.doctor.case import GIB, Case
 from v1_migrate.doctor.checks import RULES, check
 from v1_migrate.doctor.model import Model, from_config
@@ -75,8 +75,9 @@ CASES = [
     pytest.param(case("0.32.0", "kv_cache_dtype='bfloat16'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='auto'", **AMX), id="AMX_MLA's cache"),
     pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='fp8'", **OURS), id="a float8 cache of latents is served by v1_cpu"),
     pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **PLAIN), ERROR, "CPU_MLA keeps no float8", case("0.32.0", "kv_cache_dtype='bfloat16'", **PLAIN), id="CPU_MLA's cache"),
-    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), ERROR, "qk_nope_head_dim=48, v_head_dim=16", case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), id="sizes that 32 does not divide"),
-    pytest.param(case("0.32.0", **AMX | {"of": SMALL}), ERROR, "64 + 32 numbers: 'Head dimension", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), id="small latents"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), ERROR, "qk_nope_head_dim=48 and v_head_dim=16", case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), id="sizes that 32 does not divide"),
+    pytest.param(case("0.32.0", **AMX | {"of": SMALL}), ERROR, "64 + 32 numbers: AMX_MLA takes", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), id="small latents"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(304, 16, 128, 128))}), ERROR, "304 + 16 numbers: AMX_MLA takes", case("0.32.0", **OURS | {"of": replace(DEEPSEEK, latent=(304, 16, 128, 128))}), id="latents of a size that 32 does not divide"),
     pytest.param(case("0.28.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.28.0", **PLAIN), id="CPU_MLA's one size"),
     pytest.param(case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), id="CPU_MLA's one size, divided otherwise"),
     pytest.param(case("0.32.0", "block_size=64", **PLAIN), WARNING, "block_size=64 becomes 16", case("0.32.0", "block_size=64", **AMX), id="CPU_MLA's blocks"),
@@ -104,6 +105,39 @@ CASES = [
 def test_refusals(refused: Case, severity: Severity, words: str, taken: Case) -> None:
     assert [r for r in check(refused) if words in r.message and r.severity is severity], list(check(refused))
     assert not [r for r in check(taken) if words in r.message]
+
+
+@pytest.mark.parametrize(
+    ("of", "backend"),
+    [
+        pytest.param(case("0.32.0", **AMX), "AMX_MLA", id="with AMX"),
+        pytest.param(case("0.32.0", **PLAIN), "CPU_MLA", id="without"),
+        pytest.param(case("0.32.0", "attention_backend='cpu_mla'", **AMX), "CPU_MLA", id="as asked for"),
+        pytest.param(case("0.28.0", **AMX), "CPU_MLA", id="before there was AMX_MLA"),
+        pytest.param(case("0.27.1", **AMX), None, id="before there was any"),
+        pytest.param(case("0.32.0", **OURS), None, id="v1_cpu"),
+        pytest.param(case("0.31.0", **OURS), "AMX_MLA", id="not v1_cpu before 0.32.0"),
+        pytest.param(case("0.32.0", **AMX | {"of": MISTRAL}), None, id="no latents"),
+        pytest.param(case("0.32.0", settled={"use_mla": True}, **AMX | {"of": V4}), None, id="layers of its own"),
+    ],
+)
+def test_which_of_vllm_s_own_attends_to_latents(of: Case, backend: str | None) -> None:
+    assert latents.own_backend(of) == backend
+
+
+@pytest.mark.parametrize(
+    ("of", "dtype"),
+    [
+        pytest.param(case("0.32.0", "dtype='half'"), "float16", id="as asked for"),
+        pytest.param(case("0.32.0", "dtype='half'", settled={"dtype": "bfloat16"}), "bfloat16", id="as vLLM has it"),
+        pytest.param(case("0.32.0", of=replace(DEEPSEEK, dtype="float16")), "float16", id="as the model has it"),
+        pytest.param(case("0.32.0", of=replace(DEEPSEEK, dtype="float32")), "bfloat16", id="float32 is not kept"),
+        pytest.param(case("0.32.0", "dtype='auto'", of=MISTRAL), None, id="as a model that does not say"),
+        pytest.param(case("0.32.0"), None, id="unknown"),
+    ],
+)
+def test_dtype_of_a_case(of: Case, dtype: str | None) -> None:
+    assert of.dtype == dtype
 
 
 @pytest.mark.parametrize(
