@@ -72,6 +72,15 @@ def _switched_off(case: Case) -> Any:
     return " and ".join(asked) or None
 
 
+def _rotary_operator(case: Case) -> Any:
+    """A model whose queries vLLM turns with its operator for CPUs: no scaling of positions, no compilation."""
+    if not case.mla or case.model is None or not case.model.plain_rope or case.get("enforce_eager") is not True:
+        return None
+    config = case.get("compilation_config")
+    operators = config.get("custom_ops", ()) if isinstance(config, dict) else ()
+    return case.model.name if "-rotary_embedding" not in operators and "none" not in operators else None
+
+
 RULES = (
     Rule("dtype", "0.29.0", "", _of(AMX_MLA, lambda c: c.dtype == "float32" or None),
          "AMX_MLA, which vLLM takes for latents where there is AMX, loads no float32 model: 'expect weight to be "
@@ -102,6 +111,10 @@ RULES = (
     Rule("CPU_MLA", "0.28.0", "", _of(CPU_MLA, _switched_off),
          "{value}: switched off for CPU_MLA, and a step takes whole prompts", f"Leave it out; {_OURS}.",
          Severity.WARNING),
+    Rule("rotary embedding", "0.32.0", "", _rotary_operator,
+         "{value} answers by what else is in the batch, with v1_cpu, too: without compilation vLLM turns the queries "
+         "of latents with an operator that takes them for those of one head",
+         "Say compilation_config={'custom_ops': ['all', '-rotary_embedding']}, or leave out enforce_eager."),
     Rule("sparse attention", "0.28.0", "", lambda c: c.mla and c.model is not None and c.model.sparse and c.model.name,
          "{value} picks what it attends to (index_topk): 'Sparse Attention is not supported on CPU', by v1_cpu neither",
          "Take a model without an indexer, such as DeepSeek-V3."),

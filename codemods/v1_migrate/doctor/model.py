@@ -29,6 +29,7 @@ class Model:
     chunk_size: int | None = None
     dtype: str = ""
     latent: tuple[int, int, int, int] | None = None  # rank, and numbers of a head with rope, without, and of a value
+    plain_rope: bool = False  # positions are turned without scaling
     sparse: bool = False  # an indexer picks what latents are attended to
     own_layers: bool = False  # DeepSeek-V4: vLLM's CPU layers for it ask for no backend
 
@@ -72,6 +73,7 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
     hidden = part.get("hidden_size") or part.get("n_embed") or part.get("d_model")
     latent = tuple(part.get(key) or 0 for key in _LATENT)
     own_layers = kind.startswith("deepseek_v4")
+    rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
     return Model(
         name=name,
         architecture=str(architectures[0]),
@@ -85,6 +87,7 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
         chunk_size=part.get("attention_chunk_size"),
         dtype=str(part.get("dtype") or part.get("torch_dtype") or "").removeprefix("torch."),
         latent=(latent[0], latent[1], latent[2], latent[3]) if all(latent) else None,
+        plain_rope=(rope.get("rope_type") or rope.get("type") or "default") == "default",
         sparse=part.get("index_topk") is not None and not own_layers,
         own_layers=own_layers,
     )

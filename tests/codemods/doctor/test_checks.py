@@ -20,6 +20,7 @@ MISTRAL = Model("m", "MistralForCausalLM", 128, sliding_window=4096)
 WHISPER = Model("m", "WhisperForConditionalGeneration", 64, encoder_decoder=True)
 DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True, dtype="bfloat16", latent=(512, 64, 128, 128))
 SMALL = replace(DEEPSEEK, latent=(64, 32, 32, 32))
+PLAIN_ROPE = replace(DEEPSEEK, plain_rope=True)
 SPARSE = replace(DEEPSEEK, sparse=True)
 V4 = Model("m", "DeepseekV4ForCausalLM", 512, own_layers=True)
 AMX: dict[str, Any] = {"flags": ("avx512f", "amx_tile"), "of": DEEPSEEK}
@@ -84,6 +85,9 @@ CASES = [
     pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **PLAIN), id="blocks of 16 are CPU_MLA's own"),
     pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **AMX | {"of": V4}), id="DeepSeek-V4's blocks are always 256"),
     pytest.param(case("0.32.0", "enable_prefix_caching=True", **PLAIN), WARNING, "enable_prefix_caching: switched off", case("0.32.0", "enable_prefix_caching=True", **AMX), id="CPU_MLA caches no prefix"),
+    pytest.param(case("0.32.0", "enforce_eager=True", **OURS | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", **OURS | {"of": PLAIN_ROPE}), id="queries of latents are turned wrongly where nothing is compiled"),
+    pytest.param(case("0.32.0", "vllm serve m --enforce-eager", **AMX | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", "vllm serve m --enforce-eager", **AMX), id="and not where positions are scaled"),
+    pytest.param(case("0.32.0", "enforce_eager=True", **AMX | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", "enforce_eager=True, compilation_config={'custom_ops': ['all', '-rotary_embedding']}", **AMX | {"of": PLAIN_ROPE}), id="and not without the operator"),
     pytest.param(case("0.32.0", **OURS | {"of": SPARSE}), ERROR, "picks what it attends to", case("0.32.0", **OURS), id="sparse latents, with and without v1_cpu"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0.5"), ERROR, "no whole number", case("0.32.0", VLLM_CPU_KVCACHE_SPACE="1"), id="half a GiB of cache"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0"), ERROR, "cache of no bytes", case("0.9.2", VLLM_CPU_KVCACHE_SPACE="0"), id="no cache"),
@@ -273,18 +277,21 @@ def test_head_size(config: dict[str, Any], size: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "dtype", "latent", "sparse", "own_layers"),
+    ("config", "dtype", "latent", "plain_rope", "sparse", "own_layers"),
     [
-        pytest.param({"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 96, "torch_dtype": "float16"}, "float16", (512, 64, 128, 96), False, False, id="DeepSeek-V2"),
-        pytest.param({"kv_lora_rank": 512, "index_topk": 2048, "dtype": "torch.bfloat16"}, "bfloat16", None, True, False, id="an indexer, and sizes that are not said"),
-        pytest.param({"model_type": "deepseek_v4", "index_topk": 512}, "", None, False, True, id="DeepSeek-V4"),
+        pytest.param({"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 96, "torch_dtype": "float16"}, "float16", (512, 64, 128, 96), True, False, False, id="DeepSeek-V2, small"),
+        pytest.param({"kv_lora_rank": 512, "index_topk": 2048, "dtype": "torch.bfloat16"}, "bfloat16", None, True, True, False, id="an indexer, and sizes that are not said"),
+        pytest.param({"model_type": "deepseek_v4", "index_topk": 512, "rope_scaling": {"type": "yarn"}}, "", None, False, False, True, id="DeepSeek-V4"),
+        pytest.param({"kv_lora_rank": 512, "rope_parameters": {"rope_type": "yarn"}}, "", None, False, False, False, id="positions scaled, as they are said now"),
+        pytest.param({"kv_lora_rank": 512, "rope_parameters": {"rope_type": "default"}}, "", None, True, False, False, id="positions not scaled"),
     ],
 )  # fmt: skip
 def test_what_a_model_says_of_its_latents(
-    config: dict[str, Any], dtype: str, latent: Any, sparse: bool, own_layers: bool
+    config: dict[str, Any], dtype: str, latent: Any, plain_rope: bool, sparse: bool, own_layers: bool
 ) -> None:
     found = from_config("m", config)
-    assert (found.dtype, found.latent, found.sparse, found.own_layers) == (dtype, latent, sparse, own_layers)
+    assert (found.dtype, found.latent, found.plain_rope) == (dtype, latent, plain_rope)
+    assert (found.sparse, found.own_layers) == (sparse, own_layers)
 
 
 def test_a_model_s_folder_without_a_config(tmp_path: Path) -> None:
