@@ -20,6 +20,7 @@ from vllm.model_executor.layers.attention.encoder_only_attention import (  # noq
 )
 from vllm.v1.attention.backends import cpu_attn, registry  # noqa: E402
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, FullAttentionSpec, KVCacheLayout  # noqa: E402
+from vllm.v1.worker.utils import select_common_block_size  # noqa: E402
 
 from v1_cpu import vllm_plugin  # noqa: E402
 from v1_cpu.backend import TorchSDPABackendImpl, TorchSDPAMetadataBuilderV1  # noqa: E402
@@ -87,6 +88,13 @@ def test_facts_the_runner_reads() -> None:
         assert BACKEND.supports_attn_type(kind)
     for name in ("is_mla", "is_sparse", "is_ssm", "supports_alibi_sqrt", "supports_dcp", "supports_pcp"):
         assert getattr(BACKEND, name)() is False, name
+
+
+@pytest.mark.parametrize("size", [1, 16, 48, 128])
+@pytest.mark.parametrize("backend", [BACKEND, mla_0_32.MLABackend], ids=["attention", "latents"])
+def test_the_runner_finds_every_block_size_supported(backend: Any, size: int) -> None:
+    """Where vLLM's own backends have "No common block size"."""
+    assert select_common_block_size(size, [backend]) == size
 
 
 def test_builder_has_the_attributes_of_its_base() -> None:
