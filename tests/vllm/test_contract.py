@@ -18,6 +18,7 @@ from vllm.model_executor.layers.attention.cross_attention import create_cross_at
 from vllm.model_executor.layers.attention.encoder_only_attention import (  # noqa: E402
     create_encoder_only_attention_backend,
 )
+from vllm.platforms.cpu import CpuPlatform  # noqa: E402
 from vllm.v1.attention.backends import cpu_attn, registry  # noqa: E402
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, FullAttentionSpec, KVCacheLayout  # noqa: E402
 from vllm.v1.worker.utils import select_common_block_size  # noqa: E402
@@ -45,6 +46,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Each test starts unregistered, and leaves nothing registered or remembered."""
     monkeypatch.delenv("V1_CPU_BACKEND", raising=False)
     monkeypatch.setattr(registry, "_ATTN_OVERRIDES", dict(registry._ATTN_OVERRIDES))
+    monkeypatch.setattr(CpuPlatform, "check_and_update_config", CpuPlatform.__dict__["check_and_update_config"])
     yield
     for cached in (choice.decline, choice._kernel_fault, choice._announce):
         cached.cache_clear()
