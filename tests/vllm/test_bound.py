@@ -236,6 +236,20 @@ def test_slots_are_refused_when_bound_too(spoil: Any, error: type[Exception]) ->
         layer.do_kv_cache_update(LAYER, key, value, cache, spoil(batch_of([7], [7])[1]))
 
 
+@pytest.mark.parametrize("name", ["key", "value"])
+def test_elements_that_lie_apart_are_refused_as_in_the_long_way(name: str) -> None:
+    """And nothing is stored."""
+    layer, cache = ready()
+    long, slots = TorchSDPABackendImpl(HEADS, SIZE, 0.3, KV_HEADS), batch_of([7], [7])[1]
+    given = dict(zip(("key", "value"), tensors(7, torch.float32)[1:], strict=True))
+    before = cache.clone()
+    spoiled = given | {name: given[name].repeat_interleave(2, dim=-1)[..., ::2]}
+    for one in (layer, long):
+        with pytest.raises(ValueError, match=name):
+            one.do_kv_cache_update(LAYER, spoiled["key"], spoiled["value"], cache, slots)
+    assert torch.equal(cache, before)
+
+
 def test_quantised_outputs_are_refused_when_bound_too() -> None:
     layer, cache = ready()
     query = torch.zeros(7, HEADS, SIZE)

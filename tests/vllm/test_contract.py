@@ -18,12 +18,14 @@ from vllm.model_executor.layers.attention.cross_attention import create_cross_at
 from vllm.model_executor.layers.attention.encoder_only_attention import (  # noqa: E402
     create_encoder_only_attention_backend,
 )
+from vllm.platforms.cpu import CpuPlatform  # noqa: E402
 from vllm.v1.attention.backends import cpu_attn, registry  # noqa: E402
 from vllm.v1.kv_cache_interface import CrossAttentionSpec, FullAttentionSpec, KVCacheLayout  # noqa: E402
+from vllm.v1.worker.utils import select_common_block_size  # noqa: E402
 
 from v1_cpu import vllm_plugin  # noqa: E402
 from v1_cpu.backend import TorchSDPABackendImpl, TorchSDPAMetadataBuilderV1  # noqa: E402
-from v1_cpu.vllm_plugin import backend_0_32, choice  # noqa: E402
+from v1_cpu.vllm_plugin import backend_0_32, choice, mla_0_32  # noqa: E402
 
 BACKEND = backend_0_32.V1CPUBackend
 PLAIN = SimpleNamespace(
@@ -33,6 +35,9 @@ PAIRS = [
     pytest.param(BACKEND, abstract.AttentionBackend, id="the backend"),
     pytest.param(backend_0_32.V1CPUMetadataBuilder, abstract.AttentionMetadataBuilder, id="the builder"),
     pytest.param(backend_0_32.V1CPUImpl, abstract.AttentionImpl, id="the layer"),
+    pytest.param(mla_0_32.MLABackend, abstract.AttentionBackend, id="the backend of latents"),
+    pytest.param(mla_0_32.MLAMetadataBuilder, abstract.AttentionMetadataBuilder, id="its builder"),
+    pytest.param(mla_0_32.MLAImpl, abstract.MLAAttentionImpl, id="its layer"),
 ]
 
 
@@ -41,6 +46,7 @@ def untouched(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Each test starts unregistered, and leaves nothing registered or remembered."""
     monkeypatch.delenv("V1_CPU_BACKEND", raising=False)
     monkeypatch.setattr(registry, "_ATTN_OVERRIDES", dict(registry._ATTN_OVERRIDES))
+    monkeypatch.setattr(CpuPlatform, "check_and_update_config", CpuPlatform.__dict__["check_and_update_config"])
     yield
     for cached in (choice.decline, choice._kernel_fault, choice._announce):
         cached.cache_clear()
@@ -56,6 +62,8 @@ def test_derives_and_leaves_nothing_abstract(ours: type, base: type) -> None:
 def test_every_call_that_fits_the_base_fits_us(ours: type, base: type) -> None:
     for name, method in inspect.getmembers(base, callable):
         if name.startswith("_") and (name != "__init__" or base is abstract.AttentionBackend):
+            continue
+        if name == "forward_mqa":  # for decodes, as which our batches of latents count none
             continue
         wanted = inspect.signature(method).parameters.values()
         taken = inspect.signature(getattr(ours, name)).parameters
@@ -82,6 +90,13 @@ def test_facts_the_runner_reads() -> None:
         assert BACKEND.supports_attn_type(kind)
     for name in ("is_mla", "is_sparse", "is_ssm", "supports_alibi_sqrt", "supports_dcp", "supports_pcp"):
         assert getattr(BACKEND, name)() is False, name
+
+
+@pytest.mark.parametrize("size", [1, 16, 48, 128])
+@pytest.mark.parametrize("backend", [BACKEND, mla_0_32.MLABackend], ids=["attention", "latents"])
+def test_the_runner_finds_every_block_size_supported(backend: Any, size: int) -> None:
+    """Where vLLM's own backends have "No common block size"."""
+    assert select_common_block_size(size, [backend]) == size
 
 
 def test_builder_has_the_attributes_of_its_base() -> None:
@@ -274,6 +289,11 @@ def test_says_once_that_it_serves_and_not_after_it_is_switched_off(monkeypatch: 
     assert len(said) == 1 and said[0].startswith("v1_cpu serves CPU attention: ")
     monkeypatch.setenv("V1_CPU_BACKEND", "0")
     assert choice.serves(PLAIN) is False
+
+
+def test_what_is_said_goes_to_vllm_s_own_log() -> None:
+    """vLLM configures the logger "vllm", and with it what is below."""
+    assert choice.logger().name.partition(".")[0] == "vllm"
 
 
 def test_a_module_answers_with_nothing_else() -> None:

@@ -75,3 +75,48 @@ def test_what_vllm_itself_refuses(child_env: dict[str, str], models: Path, words
     found = diagnosed(child_env, f"vllm serve {models / 'llama'} {words}")
     assert any("vLLM refuses" in text for text in errors(found))
     assert any(message in text for text in errors(found)), errors(found)
+
+
+V4 = {
+    "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4", "torch_dtype": "bfloat16",
+    "vocab_size": 256, "hidden_size": 256, "num_hidden_layers": 3, "num_attention_heads": 8, "num_key_value_heads": 1,
+    "head_dim": 512, "compress_ratios": [1, 4, 128], "q_lora_rank": 128, "o_lora_rank": 128, "o_groups": 2,
+    "qk_rope_head_dim": 64, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+    "index_n_heads": 4, "index_head_dim": 128, "index_topk": 64, "sliding_window": 128, "max_position_embeddings": 1024,
+}  # fmt: skip
+V2 = {
+    "architectures": ["DeepseekV2ForCausalLM"], "model_type": "deepseek_v2", "torch_dtype": "float16",
+    "vocab_size": 256, "hidden_size": 128, "intermediate_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "kv_lora_rank": 48, "qk_rope_head_dim": 64, "qk_nope_head_dim": 32, "v_head_dim": 32,
+    "max_position_embeddings": 1024,
+}  # fmt: skip
+
+
+def folder(place: Path, config: dict[str, Any]) -> str:
+    (place / "config.json").write_text(json.dumps(config))
+    return str(place)
+
+
+def test_deepseek_v4_keeps_its_blocks_beside_the_plugin(child_env: dict[str, str], tmp_path: Path) -> None:
+    """Its layers, which v1_cpu has no part in, take blocks of 256 alone, and vLLM says so over what the user said."""
+    call = f"LLM({folder(tmp_path, V4)!r}, block_size=64, skip_tokenizer_init=True)"
+    found = diagnosed(child_env, call, V1_CPU_BACKEND="1")
+    assert found["configuration"]["use_mla"] is True and found["configuration"]["block_size"] == 256
+    assert found["attention"]["path"] == "vllm.models.deepseek_v4" and found["attention"]["v1_cpu"] is False
+    assert any(r["message"].startswith("v1_cpu does not serve, the model's own layers do") for r in found["remarks"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", [pytest.param("1", id="v1_cpu"), pytest.param("0", id="vLLM's own")])
+def test_latents_in_float16_and_a_float8_cache(child_env: dict[str, str], tmp_path: Path, backend: str) -> None:
+    """vLLM's choice where there is AMX answers wrongly; what its CPU_ATTN would refuse, a float8 cache of heads of
+    112, does not count."""
+    call = f"LLM({folder(tmp_path, V2)!r}, skip_tokenizer_init=True, kv_cache_dtype='fp8')"
+    found = diagnosed(child_env, call, V1_CPU_BACKEND=backend)
+    amx = "amx_tile" in found["environment"]["machine"]["flags"]
+    own = "amx_mla.AMXMLABackend" if amx else "cpu_mla.CPUMLABackend"
+    path = "v1_cpu.vllm_plugin.mla_0_32.MLABackend" if backend == "1" else f"vllm.v1.attention.backends.mla.{own}"
+    assert found["configuration"]["attention"]["path"] == path and found["configuration"]["dtype"] == "float16"
+    wrong = [message for message in errors(found) if "answers wrongly in float16" in message]
+    assert bool(wrong) is (backend == "0" and amx)
+    assert (errors(found) == []) is (backend == "1"), errors(found)

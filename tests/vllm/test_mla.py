@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,8 @@ JOBS = {
     "plain rope": job("plain", CHUNKS | NO_FUSED_ROPE | CPU_MLA, rounds=2),
     "blocks of 128": job("yarn", CHUNKS | {"block_size": 128}),
     "the scale halved": job("yarn", CHUNKS, scale=0.5),
+    "e4m3": job("yarn", CHUNKS | {"kv_cache_dtype": "fp8"}),
+    "e5m2": job("yarn", CHUNKS | {"kv_cache_dtype": "fp8_e5m2"}),
     "plain rope through vLLM's operator": {**job("plain", CHUNKS), "prompts": [[5, 6, 7]], "max_tokens": 1},
 }
 SAME_AS = {"blocks of 128": "yarn, as published models have it"}
@@ -113,6 +116,19 @@ def test_a_wrong_scale_is_noticed(runs: tuple[Any, Any]) -> None:
     assert "error" not in broken, broken["error"]
     with pytest.raises(AssertionError):
         check(runs[0][0]["yarn, as published models have it"]["answers"], broken["answers"])
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [pytest.param("e4m3", 0.2, id="3 bits of mantissa"), pytest.param("e5m2", 0.5, id="2 bits of mantissa")],
+)
+def test_a_float8_cache_of_latents_is_near(runs: tuple[Any, Any], name: str, near: float) -> None:
+    """vLLM's own backends keep none: the first tokens' best log probabilities, held against those of float32 caches."""
+    own, ours = runs[0][0]["yarn, as published models have it"], runs[1][0][name]
+    assert "error" not in ours, ours["error"]
+    pairs = zip(own["answers"], ours["answers"], strict=True)
+    off = [abs(a["logprobs"][0][0] - b["logprobs"][0][0]) for a, b in pairs]
+    assert 0 < statistics.fmean(x * x for x in off) ** 0.5 < near, off
 
 
 def test_the_log_warns_of_vllm_s_rotary_operator(runs: tuple[Any, Any]) -> None:

@@ -24,7 +24,9 @@ ADAPTERS = (
 PLATFORM = ((0, 10), (0, 11, 1), "v1_cpu.vllm_plugin.platform_0_10.V1CpuPlatform")
 """These releases have no registry: a platform plugin serves them."""
 MLA = ((0, 32), (0, 33))
-"""These releases' MLA backends are overridden, too."""
+"""These releases' MLA backends are served, too."""
+UNSERVED_MLA = ((0, 28), (0, 32))
+"""These have MLA backends that are not: their place is taken to say so."""
 REGISTRIES = ("vllm.v1.attention.backends.registry", "vllm.attention.backends.registry")
 """Where vLLM keeps its backends: from 0.14, and before."""
 _MODES = {"": "off", "0": "off", "1": "on", "strict": "strict"}
@@ -76,8 +78,11 @@ def register() -> None:
         return
     registry = _registry()
     registry.register_backend(registry.AttentionBackendEnum.CPU_ATTN, class_path=f"{module}.CPUAttentionBackend")
-    if MLA[0] <= _release(vllm.__version__) < MLA[1]:
-        importlib.import_module("v1_cpu.vllm_plugin.mla").register(registry)
+    release, mla = _release(vllm.__version__), "v1_cpu.vllm_plugin.mla"
+    if MLA[0] <= release < MLA[1]:
+        importlib.import_module(mla).register(registry)
+    elif UNSERVED_MLA[0] <= release < UNSERVED_MLA[1]:
+        importlib.import_module(mla).register(registry, mla)
 
 
 def _registry() -> Any:

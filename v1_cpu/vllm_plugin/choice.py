@@ -13,6 +13,7 @@ from typing import Any
 from v1_cpu.vllm_plugin import ENV, mode
 
 LOGGER = "vllm.v1_cpu"  # below "vllm", whose handlers vLLM configures
+OWN = "vLLM's own CPU attention does"
 
 
 def logger() -> Any:
@@ -29,7 +30,7 @@ def serves(vllm_config: Any) -> bool:
         return False
     reason = unsupported(vllm_config) or _kernel_fault()
     if reason is not None:
-        decline(reason)
+        decline(reason, _instead(vllm_config))
         return False
     _announce()
     return True
@@ -47,6 +48,8 @@ def unsupported(vllm_config: Any) -> str | None:
     if cache_dtype not in KV_CACHE_DTYPES:
         return f"kv_cache_dtype={cache_dtype}: v1_cpu knows {', '.join(KV_CACHE_DTYPES)}"
     model = vllm_config.model_config
+    if (kind := layers_of_its_own(model)) is not None:
+        return f"vLLM attends to {kind} models in layers that take no other backend"
     if model is not None and getattr(model, "is_mm_prefix_lm", False):
         return "the model attends to images in both directions inside its prompt (multimodal prefix)"
     if model is not None and getattr(model, "rswa_window", None) is not None:
@@ -54,12 +57,31 @@ def unsupported(vllm_config: Any) -> str | None:
     return None
 
 
+def layers_of_its_own(model: Any) -> str | None:
+    """The type of a model whose attention layers ask for no backend, DeepSeek-V4's; None for any other.
+
+    vLLM counts it among the models with latents (`use_mla`), and its CPU layers take a block size of 256 alone.
+    """
+    kind = str(getattr(getattr(model, "hf_config", None), "model_type", ""))
+    return kind if kind.startswith("deepseek_v4") else None
+
+
+def _instead(vllm_config: Any) -> str:
+    """What attends where v1_cpu does not, and what that cannot do."""
+    model = vllm_config.model_config
+    if layers_of_its_own(model) is not None:
+        return "the model's own layers do"
+    if model is not None and getattr(model, "use_mla", False):
+        return f"{importlib.import_module('v1_cpu.vllm_plugin.mla').stands_in(vllm_config)} does"
+    return OWN
+
+
 @functools.cache
-def decline(reason: str) -> None:
+def decline(reason: str, instead: str = OWN) -> None:
     """Leave the engine to vLLM's own backend, with one warning; NotImplementedError if `V1_CPU_BACKEND=strict`."""
     if mode() == "strict":
-        raise NotImplementedError(f"{ENV}=strict: v1_cpu cannot serve: {reason}; {ENV}=1 would fall back to vLLM's own")
-    logger().warning("v1_cpu does not serve, vLLM's own CPU attention does: %s", reason)
+        raise NotImplementedError(f"{ENV}=strict: v1_cpu cannot serve: {reason}; with {ENV}=1 {instead}")
+    logger().warning("v1_cpu does not serve, %s: %s", instead, reason)
 
 
 @functools.cache

@@ -9,7 +9,6 @@ a batch says that all its requests are prefills: `forward_mha` gets every token 
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, ClassVar
 
 import torch
@@ -19,10 +18,11 @@ from vllm.model_executor.layers.quantization.utils.quant_utils import get_and_ma
 from vllm.v1.attention.backend import AttentionBackend, AttentionMetadataBuilder, MLAAttentionImpl, MultipleOf
 from vllm.v1.kv_cache_interface import KVCacheLayout
 
+from v1_cpu.layouts import FP8_DTYPES
 from v1_cpu.mla.backend import CPUMLABackend as _Backend
 from v1_cpu.mla.backend import CPUMLAImpl, CPUMLAMetadata, CPUMLAMetadataBuilder
 from v1_cpu.vllm_plugin.choice import serves
-from v1_cpu.vllm_plugin.mla import warn_of_rotary
+from v1_cpu.vllm_plugin.mla import BACKENDS, own, warn_of_rotary
 
 
 class MLABackend(_Backend, AttentionBackend):
@@ -103,6 +103,10 @@ class MLAImpl(CPUMLAImpl, MLAAttentionImpl):
         """All tokens of the batch; their latents are in the cache."""
         self.attend(q, kv_c_and_k_pe_cache, attn_metadata, output, float(k_scale))
 
+    def _typed(self, kv_cache: Tensor, dtype: torch.dtype) -> Tensor:
+        """The layer views every float8 cache as e4m3 for `forward_mha`; its bytes are those of `kv_cache_dtype`."""
+        return super()._typed(kv_cache.view(torch.uint8) if kv_cache.dtype in FP8_DTYPES else kv_cache, dtype)
+
     def process_weights_after_loading(self, act_dtype: torch.dtype) -> None:
         """``[H, N + V, R]`` from the projection, whatever its quantisation."""
         weight = get_and_maybe_dequant_weights(self.kv_b_proj, out_dtype=act_dtype)
@@ -111,9 +115,6 @@ class MLAImpl(CPUMLAImpl, MLAAttentionImpl):
 
 def __getattr__(name: str) -> Any:
     """`CPUMLABackend`, `AMXMLABackend`: the class that serves the engine being built, ours or vLLM's own."""
-    module = {"CPUMLABackend": "cpu_mla", "AMXMLABackend": "amx_mla"}.get(name)
-    if module is None:
+    if name not in BACKENDS.values():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if serves(get_current_vllm_config()):
-        return MLABackend
-    return getattr(importlib.import_module(f"vllm.v1.attention.backends.mla.{module}"), name)
+    return MLABackend if serves(get_current_vllm_config()) else own(name)

@@ -6,67 +6,14 @@ in its own words, and leaves what is refused by a layer or a worker for later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..findings import Severity
 from ..names.flags import gone_options, gone_variables
-from ..names.releases import sort_key
-from .arguments import Arguments
+from . import latents
+from .case import GIB, Case, Remark, Rule
 from .model import Model
-
-GIB = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """One thing that will not do what it says, and what to do about it."""
-
-    severity: Severity
-    subject: str
-    message: str
-    advice: str = ""
-    reports: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """An engine that is about to be started."""
-
-    release: str
-    arguments: Arguments | None = None
-    model: Model | None = None
-    variables: Mapping[str, str] = field(default_factory=dict)
-    cores: int = 1
-    nodes: tuple[tuple[int, int], ...] = ()  # total and available bytes of each memory node
-    served_by_v1_cpu: bool = False
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self.arguments.get(name, default) if self.arguments else default
-
-    def within(self, since: str, before: str) -> bool:
-        key = sort_key(self.release)
-        return (not since or sort_key(since) <= key) and (not before or key < sort_key(before))
-
-    @property
-    def world_size(self) -> int:
-        sizes = (self.get("tensor_parallel_size", 1), self.get("pipeline_parallel_size", 1))
-        return int(sizes[0]) * int(sizes[1]) if all(isinstance(size, int) for size in sizes) else 1
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Holds in releases from `since` until before `before`, where `when` says what it is about."""
-
-    subject: str
-    since: str
-    before: str
-    when: Callable[[Case], Any]
-    message: str  # {value}: what `when` returned; {release}
-    advice: str = ""
-    severity: Severity = Severity.ERROR
-    reports: tuple[str, ...] = ()
 
 
 def _model(test: Callable[[Model], Any]) -> Callable[[Case], Any]:
@@ -97,7 +44,11 @@ def _fp8_with_prefixes(case: Case) -> Any:
 def _block_size(multiple: int) -> Callable[[Case], Any]:
     def odd(case: Case) -> Any:
         size = case.get("block_size")
-        return size if isinstance(size, int) and size % multiple and not case.served_by_v1_cpu else None
+        own_layers = case.model is not None and case.model.own_layers
+        replaced = own_layers or latents.own_backend(case) == latents.CPU_MLA  # by 256, by 16
+        if not isinstance(size, int) or replaced or case.served_by_v1_cpu:
+            return None
+        return size if size % multiple else None
 
     return odd
 
@@ -258,6 +209,7 @@ RULES = (
     Rule("attention_backend", "0.15.0", "", _ignored_backend,
          "attention_backend={value} is ignored on a CPU: CPU_ATTN serves",
          "Leave it out; V1_CPU_BACKEND=1 puts v1_cpu in its place.", Severity.WARNING),
+    *latents.RULES,
     Rule("V1_CPU_BACKEND", "0.10.0", "", lambda c: c.variables.get("VLLM_PLUGINS")
          if c.variables.get("V1_CPU_BACKEND", "0") not in ("", "0")
          and "v1_cpu" not in c.variables.get("VLLM_PLUGINS", "v1_cpu").split(",") else None,

@@ -11,7 +11,8 @@ from ..session import Failure
 from . import capabilities
 from . import model as models
 from .arguments import Arguments
-from .checks import Case, Remark, check
+from .case import Case, Remark
+from .checks import check
 from .environment import Environment
 from .settings import Setting, settings
 
@@ -74,6 +75,8 @@ def diagnose(environment: Environment, arguments: Arguments | None) -> Diagnosis
         machine["cores"],
         tuple((node["total"], node["available"]) for node in machine["nodes"]),
         attention.by_v1_cpu,
+        tuple(machine["flags"]),
+        environment.get("configuration").found,
     )
     remarks = [*_platform(environment), *_command(environment, arguments), *check(case), *_from_vllm(environment)]
     remarks += [*_unread(arguments), *_plugin(environment)]

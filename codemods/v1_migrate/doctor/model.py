@@ -10,6 +10,7 @@ from typing import Any
 
 _ALIBI = ("bloom", "mpt", "falcon-rw", "baichuan-13b")
 _SINKS = ("gpt_oss",)
+_LATENT = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,11 @@ class Model:
     encoder_decoder: bool = False
     sinks: bool = False
     chunk_size: int | None = None
+    dtype: str = ""
+    latent: tuple[int, int, int, int] | None = None  # rank, and numbers of a head with rope, without, and of a value
+    plain_rope: bool = False  # positions are turned without scaling
+    sparse: bool = False  # an indexer picks what latents are attended to
+    own_layers: bool = False  # DeepSeek-V4: vLLM's CPU layers for it ask for no backend
 
     def features(self) -> list[str]:
         """Rows of the capability table that this model needs."""
@@ -65,6 +71,9 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
     architectures = config.get("architectures") or [""]
     heads = next((part[key] for key in ("num_attention_heads", "n_head", "n_heads") if part.get(key)), None)
     hidden = part.get("hidden_size") or part.get("n_embed") or part.get("d_model")
+    latent = tuple(part.get(key) or 0 for key in _LATENT)
+    own_layers = kind.startswith("deepseek_v4")
+    rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
     return Model(
         name=name,
         architecture=str(architectures[0]),
@@ -76,4 +85,9 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
         encoder_decoder=bool(config.get("is_encoder_decoder")),
         sinks=kind in _SINKS,
         chunk_size=part.get("attention_chunk_size"),
+        dtype=str(part.get("dtype") or part.get("torch_dtype") or "").removeprefix("torch."),
+        latent=(latent[0], latent[1], latent[2], latent[3]) if all(latent) else None,
+        plain_rope=(rope.get("rope_type") or rope.get("type") or "default") == "default",
+        sparse=part.get("index_topk") is not None and not own_layers,
+        own_layers=own_layers,
     )

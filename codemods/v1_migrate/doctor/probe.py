@@ -21,7 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "asimd", "bf16", "sve")
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_fp16", "asimd", "bf16", "sve")
 DISTRIBUTIONS = re.compile(r"vllm(-cpu.*)?|torch|transformers|intel-extension-for-pytorch|v1-migrate|triton.*")
 VARIABLES = re.compile(r"(VLLM|V1|OMP|KMP|GOMP)_.*|LD_PRELOAD|CPU_VISIBLE_MEMORY_NODES")
 
@@ -285,6 +285,9 @@ def attention_of(config: Any) -> dict[str, Any]:
     """The class that this configuration's plain layers would attend with, resolved as a layer does it."""
     settings: Any = importlib.import_module("vllm.config")
     model, cache = config.model_config, config.cache_config
+    kind = str(getattr(getattr(model, "hf_config", None), "model_type", ""))
+    if kind.startswith("deepseek_v4"):  # its layers ask for no backend
+        return {"path": f"vllm.models.{kind}", "name": "the model's own layers", "isa": None}
     selector = first("get_attn_backend", "vllm.v1.attention.selector", "vllm.attention.selector", "vllm.attention")
     known = {
         "head_size": model.get_head_size(),
@@ -298,7 +301,7 @@ def attention_of(config: Any) -> dict[str, Any]:
         names = inspect.signature(selector).parameters
         backend = selector(**{name: known[name] for name in names if name in known})
     isa = None
-    if backend.__module__.startswith("vllm."):
+    if backend.__module__.startswith("vllm.") and ".mla." not in backend.__module__:
         isa = vllm_isa(model.get_head_size(), cache.block_size, model.dtype, cache.cache_dtype)
     return {"path": f"{backend.__module__}.{backend.__qualname__}", "name": backend.get_name(), "isa": isa}
 

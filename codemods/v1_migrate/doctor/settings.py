@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .checks import GIB, Case
+from .case import GIB, Case
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from v1_migrate.doctor import arguments, capabilities, model, probe
-from v1_migrate.doctor.checks import GIB, RULES, Case, check
+from v1_migrate.doctor import arguments, capabilities, latents, model, probe
+from v1_migrate.doctor.case import GIB, Case
+from v1_migrate.doctor.checks import RULES, check
 from v1_migrate.doctor.model import Model, from_config
 from v1_migrate.doctor.settings import settings
 from v1_migrate.findings import Severity
@@ -16,7 +18,14 @@ from v1_migrate.names.releases import sort_key
 
 MISTRAL = Model("m", "MistralForCausalLM", 128, sliding_window=4096)
 WHISPER = Model("m", "WhisperForConditionalGeneration", 64, encoder_decoder=True)
-DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True)
+DEEPSEEK = Model("m", "DeepseekV3ForCausalLM", 192, mla=True, dtype="bfloat16", latent=(512, 64, 128, 128))
+SMALL = replace(DEEPSEEK, latent=(64, 32, 32, 32))
+PLAIN_ROPE = replace(DEEPSEEK, plain_rope=True)
+SPARSE = replace(DEEPSEEK, sparse=True)
+V4 = Model("m", "DeepseekV4ForCausalLM", 512, own_layers=True)
+AMX: dict[str, Any] = {"flags": ("avx512f", "amx_tile"), "of": DEEPSEEK}
+PLAIN: dict[str, Any] = {"flags": ("avx512f",), "of": DEEPSEEK}
+OURS = AMX | {"served_by_v1_cpu": True}
 
 
 def case(release: str, words: str = "", of: Model | None = None, nodes: int = 1, free: int = 60, **more: Any) -> Case:
@@ -55,6 +64,31 @@ CASES = [
     pytest.param(case("0.32.0", VLLM_ATTENTION_BACKEND="CPU_ATTN"), WARNING, "not read since", case("0.14.1", VLLM_ATTENTION_BACKEND="CPU_ATTN"), id="the backend's variable is not read"),
     pytest.param(case("0.32.0", "vllm serve m --attention-backend CUSTOM"), WARNING, "ignored on a CPU", case("0.32.0", "vllm serve m --attention-backend CPU_ATTN"), id="a backend that is ignored"),
     pytest.param(case("0.32.0", "attention_backend='CPU_MLA'", of=MISTRAL), WARNING, "ignored on a CPU", case("0.32.0", "attention_backend='CPU_MLA'", of=DEEPSEEK), id="a backend of latents for a model without"),
+    pytest.param(case("0.32.0", "dtype='float32'", **AMX), ERROR, "loads no float32 model", case("0.32.0", "dtype='float32'", **OURS), id="float32 latents with AMX are served by v1_cpu"),
+    pytest.param(case("0.29.0", "dtype='float'", **AMX), ERROR, "loads no float32 model", case("0.28.0", "dtype='float'", **AMX), id="AMX_MLA came with 0.29.0"),
+    pytest.param(case("0.32.0", "dtype='float32'", **AMX), ERROR, "loads no float32 model", case("0.32.0", "dtype='float32'", **PLAIN), id="float32 latents without AMX"),
+    pytest.param(case("0.32.0", "dtype='half'", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half', attention_backend='CPU_MLA'", **AMX), id="float16 latents with CPU_MLA"),
+    pytest.param(case("0.32.0", "vllm serve m --dtype half", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "vllm serve m --dtype half --attention-config.backend CPU_MLA", **AMX), id="float16 latents with CPU_MLA, the long way"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, dtype="float16")}), ERROR, "answers wrongly in float16", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, dtype="float32")}), id="a model saved in float16, and one in float32, which becomes bfloat16"),
+    pytest.param(case("0.32.0", settled={"dtype": "float16", "use_mla": True}, flags=("amx_tile",)), ERROR, "answers wrongly in float16", case("0.32.0", settled={"dtype": "float16", "use_mla": False}, **AMX), id="what vLLM itself made of the arguments"),
+    pytest.param(case("0.32.0", "dtype='half'", **AMX), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half'", VLLM_MLA_DISABLE="1", **AMX), id="latents switched off"),
+    pytest.param(case("0.31.0", "dtype='half'", **OURS), ERROR, "answers wrongly in float16", case("0.32.0", "dtype='half'", **OURS), id="v1_cpu serves latents in 0.32 alone"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='bfloat16'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='auto'", **AMX), id="AMX_MLA's cache"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **AMX), ERROR, "AMX_MLA knows auto alone", case("0.32.0", "kv_cache_dtype='fp8'", **OURS), id="a float8 cache of latents is served by v1_cpu"),
+    pytest.param(case("0.32.0", "kv_cache_dtype='fp8'", **PLAIN), ERROR, "CPU_MLA keeps no float8", case("0.32.0", "kv_cache_dtype='bfloat16'", **PLAIN), id="CPU_MLA's cache"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), ERROR, "qk_nope_head_dim=48 and v_head_dim=16", case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(512, 64, 48, 16))}), id="sizes that 32 does not divide"),
+    pytest.param(case("0.32.0", **AMX | {"of": SMALL}), ERROR, "64 + 32 numbers: AMX_MLA takes", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), id="small latents"),
+    pytest.param(case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(304, 16, 128, 128))}), ERROR, "304 + 16 numbers: AMX_MLA takes", case("0.32.0", **OURS | {"of": replace(DEEPSEEK, latent=(304, 16, 128, 128))}), id="latents of a size that 32 does not divide"),
+    pytest.param(case("0.28.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(256, 64, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.28.0", **PLAIN), id="CPU_MLA's one size"),
+    pytest.param(case("0.32.0", **PLAIN | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), ERROR, "CPU_MLA has a kernel for 512 + 64", case("0.32.0", **AMX | {"of": replace(DEEPSEEK, latent=(544, 32, 128, 128))}), id="CPU_MLA's one size, divided otherwise"),
+    pytest.param(case("0.32.0", "block_size=64", **PLAIN), WARNING, "block_size=64 becomes 16", case("0.32.0", "block_size=64", **AMX), id="CPU_MLA's blocks"),
+    pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **PLAIN), id="blocks of 16 are CPU_MLA's own"),
+    pytest.param(case("0.32.0", "block_size=16", **AMX), ERROR, "No common block size", case("0.32.0", "block_size=16", **AMX | {"of": V4}), id="DeepSeek-V4's blocks are always 256"),
+    pytest.param(case("0.32.0", "enable_prefix_caching=True", **PLAIN), WARNING, "enable_prefix_caching: switched off", case("0.32.0", "enable_prefix_caching=True", **AMX), id="CPU_MLA caches no prefix"),
+    pytest.param(case("0.32.0", "enforce_eager=True", **OURS | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", **OURS | {"of": PLAIN_ROPE}), id="queries of latents are turned wrongly where nothing is compiled"),
+    pytest.param(case("0.32.0", "vllm serve m --enforce-eager", **AMX | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", "vllm serve m --enforce-eager", **AMX), id="and not where positions are scaled"),
+    pytest.param(case("0.32.0", "enforce_eager=True", **AMX | {"of": PLAIN_ROPE}), ERROR, "answers by what else", case("0.32.0", "enforce_eager=True, compilation_config={'custom_ops': ['all', '-rotary_embedding']}", **AMX | {"of": PLAIN_ROPE}), id="and not without the operator"),
+    pytest.param(case("0.32.0", **OURS | {"of": SPARSE}), ERROR, "picks what it attends to", case("0.32.0", **OURS), id="sparse latents, with and without v1_cpu"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0.5"), ERROR, "no whole number", case("0.32.0", VLLM_CPU_KVCACHE_SPACE="1"), id="half a GiB of cache"),
     pytest.param(case("0.32.0", VLLM_CPU_KVCACHE_SPACE="0"), ERROR, "cache of no bytes", case("0.9.2", VLLM_CPU_KVCACHE_SPACE="0"), id="no cache"),
     pytest.param(case("0.32.0", free=40), ERROR, "0.92 of 64.0 GiB is 58.9 GiB, and 40.0 GiB are free", case("0.19.1", free=40), id="memory that is not free"),
@@ -75,6 +109,55 @@ CASES = [
 def test_refusals(refused: Case, severity: Severity, words: str, taken: Case) -> None:
     assert [r for r in check(refused) if words in r.message and r.severity is severity], list(check(refused))
     assert not [r for r in check(taken) if words in r.message]
+
+
+@pytest.mark.parametrize(
+    ("of", "backend"),
+    [
+        pytest.param(case("0.32.0", **AMX), "AMX_MLA", id="with AMX"),
+        pytest.param(case("0.32.0", **PLAIN), "CPU_MLA", id="without"),
+        pytest.param(case("0.32.0", "attention_backend='cpu_mla'", **AMX), "CPU_MLA", id="as asked for"),
+        pytest.param(case("0.28.0", **AMX), "CPU_MLA", id="before there was AMX_MLA"),
+        pytest.param(case("0.27.1", **AMX), None, id="before there was any"),
+        pytest.param(case("0.32.0", **OURS), None, id="v1_cpu"),
+        pytest.param(case("0.31.0", **OURS), "AMX_MLA", id="not v1_cpu before 0.32.0"),
+        pytest.param(case("0.32.0", **AMX | {"of": MISTRAL}), None, id="no latents"),
+        pytest.param(case("0.32.0", settled={"use_mla": True}, **AMX | {"of": V4}), None, id="layers of its own"),
+    ],
+)
+def test_which_of_vllm_s_own_attends_to_latents(of: Case, backend: str | None) -> None:
+    assert latents.own_backend(of) == backend
+
+
+@pytest.mark.parametrize(
+    ("of", "dtype"),
+    [
+        pytest.param(case("0.32.0", "dtype='half'"), "float16", id="as asked for"),
+        pytest.param(case("0.32.0", "dtype='half'", settled={"dtype": "bfloat16"}), "bfloat16", id="as vLLM has it"),
+        pytest.param(case("0.32.0", of=replace(DEEPSEEK, dtype="float16")), "float16", id="as the model has it"),
+        pytest.param(case("0.32.0", of=replace(DEEPSEEK, dtype="float32")), "bfloat16", id="float32 is not kept"),
+        pytest.param(case("0.32.0", "dtype='auto'", of=MISTRAL), None, id="as a model that does not say"),
+        pytest.param(case("0.32.0"), None, id="unknown"),
+    ],
+)
+def test_dtype_of_a_case(of: Case, dtype: str | None) -> None:
+    assert of.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("words", "subject", "advice"),
+    [
+        pytest.param("vllm serve m --swap-space 4", "--swap-space", "V1 does not swap", id="an option"),
+        pytest.param("swap_space=4", "swap_space", "V1 does not swap", id="a keyword is named as one"),
+        pytest.param("vllm serve m --no-enable-lora-bias", "--no-enable-lora-bias", "0.11.0.post2 was the last", id="switched off"),
+        pytest.param("vllm serve m --guided-decoding-backend x", "--guided-decoding-backend", "Say --structured-outputs-config.backend.", id="an option with another name"),
+        pytest.param("override_pooler_config={}", "override_pooler_config", "Say pooler_config.", id="a keyword with another name"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_is_named_as_it_was_given(words: str, subject: str, advice: str) -> None:
+    (remark,) = check(case("0.32.0", words))
+    assert remark.subject == subject and remark.message.startswith(f"{subject} is gone since ")
+    assert advice in remark.advice
 
 
 def test_every_rule_of_the_table_has_a_case() -> None:
@@ -171,6 +254,7 @@ def test_memory_of_this_machine() -> None:
         pytest.param({"model_type": "bloom"}, ["alibi"], id="ALiBi by its kind"),
         pytest.param({"model_type": "mpt", "attn_config": {"alibi": True}}, ["alibi"], id="ALiBi by its setting"),
         pytest.param({"kv_lora_rank": 512}, ["mla"], id="MLA"),
+        pytest.param({"model_type": "deepseek_v4", "index_topk": 8}, [], id="DeepSeek-V4 has layers of its own"),
         pytest.param({"is_encoder_decoder": True}, ["cross-attention"], id="cross-attention"),
         pytest.param({"model_type": "gpt_oss", "sliding_window": 8}, ["sliding-window", "sinks"], id="sinks"),
         pytest.param({"text_config": {"attention_chunk_size": 8}}, ["chunked-local"], id="chunked local attention"),
@@ -190,6 +274,24 @@ def test_what_a_model_needs(config: dict[str, Any], features: list[str]) -> None
 )
 def test_head_size(config: dict[str, Any], size: int | None) -> None:
     assert from_config("m", config).head_size == size
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "latent", "plain_rope", "sparse", "own_layers"),
+    [
+        pytest.param({"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 96, "torch_dtype": "float16"}, "float16", (512, 64, 128, 96), True, False, False, id="DeepSeek-V2, small"),
+        pytest.param({"kv_lora_rank": 512, "index_topk": 2048, "dtype": "torch.bfloat16"}, "bfloat16", None, True, True, False, id="an indexer, and sizes that are not said"),
+        pytest.param({"model_type": "deepseek_v4", "index_topk": 512, "rope_scaling": {"type": "yarn"}}, "", None, False, False, True, id="DeepSeek-V4"),
+        pytest.param({"kv_lora_rank": 512, "rope_parameters": {"rope_type": "yarn"}}, "", None, False, False, False, id="positions scaled, as they are said now"),
+        pytest.param({"kv_lora_rank": 512, "rope_parameters": {"rope_type": "default"}}, "", None, True, False, False, id="positions not scaled"),
+    ],
+)  # fmt: skip
+def test_what_a_model_says_of_its_latents(
+    config: dict[str, Any], dtype: str, latent: Any, plain_rope: bool, sparse: bool, own_layers: bool
+) -> None:
+    found = from_config("m", config)
+    assert (found.dtype, found.latent, found.plain_rope) == (dtype, latent, plain_rope)
+    assert (found.sparse, found.own_layers) == (sparse, own_layers)
 
 
 def test_a_model_s_folder_without_a_config(tmp_path: Path) -> None:
