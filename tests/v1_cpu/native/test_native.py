@@ -116,8 +116,8 @@ def test_a_schedule_divides_what_is_large_and_leaves_small_work_on_one_thread(th
         pytest.param([(1, 4000)] * 2, 2, 4, 4, id="as many as threads, all alike: a head is an item"),
         pytest.param([(1, 4000), (1, 1900), (1, 2000)], 1, 2, 3, id="two small ones beside a large one"),
         pytest.param([(1, 4000)] * 3, 1, 2, 6, id="three alike on two threads are divided"),
-        pytest.param([(1, 8192)], 1, 2, 4, id="a lone head: as many parts for each thread"),
-        pytest.param([(1, 8192)], 1, 3, 6, id="a lone head on three threads"),
+        pytest.param([(1, 8192)], 1, 2, 2, id="a lone head: a part for each thread"),
+        pytest.param([(1, 8192)], 1, 3, 3, id="a lone head on three threads"),
     ],
 )
 def test_work_is_divided_where_it_would_come_out_uneven(
