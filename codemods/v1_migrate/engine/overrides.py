@@ -152,7 +152,7 @@ def refusal(override: Override, wanted: tuple[Param, ...]) -> Refusal:
     """How a call with all parameters of `wanted` fails on the override."""
     arguments = override.method.args
     positional = own_positional(override.method, override.owner)
-    names = _aliased([argument.arg for argument in positional], [p.name for p in override.before])
+    names = _aliased([a.arg for a in positional], [p.name for p in override.before], {p.name for p in wanted})
     keyword_only = {argument.arg for argument in arguments.kwonlyargs}
     known = {*names, *keyword_only}
     wanted_names = [p.name for p in wanted if not p.kind.startswith("var_")]
@@ -198,10 +198,10 @@ def _is_stub(body: list[ast.stmt]) -> bool:
     )
 
 
-def _aliased(own: list[str], before: list[str]) -> list[str]:
+def _aliased(own: list[str], before: list[str], wanted: set[str]) -> list[str]:
     """The override's positional names, by the base's names where the override merely calls them otherwise."""
     out = []
     for position, name in enumerate(own):
         base = before[position] if position < len(before) else ""
-        out.append(base if base and name not in before and base not in own else name)
+        out.append(base if base and name not in before and name not in wanted and base not in own else name)
     return out

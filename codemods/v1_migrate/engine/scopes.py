@@ -125,6 +125,8 @@ KEPT: Final = (
     ast.UnaryOp,
     ast.While,
     ast.With,
+    ast.Yield,
+    ast.YieldFrom,
 )
 _NO_NODES: Final = {
     "ctx",

@@ -507,3 +507,27 @@ def test_what_only_a_dead_arm_named_is_said(tmp_path: Path, path: str, others: d
         f"`plugin.attention.{path}` is named in an arm that V1 never takes, and in no other Python file of the tree"
     )
     assert said == ([wanted] if orphan else [])
+
+
+@pytest.mark.parametrize(
+    ("body", "stays"),
+    [
+        pytest.param("if not envs.VLLM_USE_V1:\n    yield 1\n", True, id="the only yield"),
+        pytest.param("if envs.VLLM_USE_V1:\n    return\nelse:\n    yield from a()\n", True, id="in an else"),
+        pytest.param("if not envs.VLLM_USE_V1:\n    yield 1\nyield 2\n", False, id="another one is reached"),
+        pytest.param(
+            "def inner():\n    yield 1\n\nif not envs.VLLM_USE_V1:\n    a()\nreturn inner\n",
+            False,
+            id="an inner function's",
+        ),
+    ],
+)
+@pytest.mark.parametrize("keyword", ["def", "async def"])
+def test_a_function_that_only_v0_made_a_generator_stays_one(body: str, stays: bool, keyword: str) -> None:
+    if keyword == "async def" and "yield from" in body:
+        body = body.replace("yield from a()", "yield a()")
+    lines = "".join(f"    {line}\n" if line else "\n" for line in body.splitlines())
+    text = f"{ENVS}\n\n{keyword} f():\n{lines}"
+    done = rewrite(text, folds=True)
+    assert ("VLLM_USE_V1" in done.text) is stays
+    assert any("put a `yield`" in finding.advice for finding in done.said("V1M201")) is stays

@@ -85,6 +85,9 @@ def _concerned(file: PythonFile) -> bool:
     return any(word in text for word in _WORDS)  # a search for fixed words is ten times a regular expression's speed
 
 
+LONE_YIELD = "its only `yield` stands in the arm for V0: if callers iterate over it, put a `yield` behind a `return`"
+
+
 class _Planner:
     def __init__(self, file: PythonFile) -> None:
         self.file = file
@@ -185,6 +188,8 @@ class _Planner:
             why = why_more_than_a_default(test.node, self.values, self.actions)
             if why and not self.file.settings.unsafe:
                 self.kept.append((*self.file.span(test.node), why))
+        for function in self._generators_by_v0():
+            self.kept.append((*self.file.span(function), LONE_YIELD))
         for place, path in self._set_to_v0():
             self._keep_function(place, path)
         for place, path in self._called_for_v0():
@@ -230,15 +235,28 @@ class _Planner:
             if not isinstance(found.path[0], ast.Expr) and self.actions.requests(found.node)
         ]
 
+    def _generators_by_v0(self) -> Iterator[ast.AST]:
+        """Functions all of whose `yield` stand in arms that V1 never takes: they make the function what it is."""
+        functions: dict[int, tuple[ast.AST, list[bool]]] = {}
+        for found in self.file.model.every(ast.Yield, ast.YieldFrom):
+            outer = next(
+                (p for p, _ in ancestors(found.path) if isinstance(p, ast.FunctionDef | ast.AsyncFunctionDef)), None
+            )
+            if outer is not None:
+                functions.setdefault(id(outer), (outer, []))[1].append(any(self._never(found.path)))
+        yield from (function for function, dead in functions.values() if all(dead))
+
     def _dead(self, path: Path) -> bool:
         """An arm that V1 never takes. One for a switch that is not set is a default, and asks for V0."""
+        return any(not self.values.asks_whether_set(test) for test in self._never(path))
+
+    def _never(self, path: Path) -> Iterator[ast.expr]:
+        """The tests around a place by which V1 never comes to it."""
         for parent, arm in ancestors(path):
             if isinstance(parent, ast.If) and arm in ("body", "orelse"):
                 known = self.values.truth(parent.test)
-                never = known is not None and known.switched and bool(known.value) is (arm == "orelse")
-                if never and not self.values.asks_whether_set(parent.test):
-                    return True
-        return False
+                if known is not None and known.switched and bool(known.value) is (arm == "orelse"):
+                    yield parent.test
 
     def _withheld(self, node: ast.AST) -> bool:
         return bool(self._why_kept(node))
