@@ -36,6 +36,11 @@ OLD, NEW = "vllm.worker.worker_base", "vllm.v1.worker.worker_base"
             ' {"cell_type": "code", "source": "%time y\\n!ls\\nfrom MODULE import WorkerWrapperBase as W\\n"}]}',
             id="cells of a notebook",
         ),
+        pytest.param(
+            Kind.NOTEBOOK,
+            '{"cells": [{"cell_type": "code", "source": "x = !ls\\na, b = %time f()\\nfrom MODULE import WorkerWrapperBase\\n"}]}',
+            id="a cell that assigns what a magic gives",
+        ),
     ],
 )
 def test_an_import_moves(kind: Kind, text: str) -> None:
