@@ -38,7 +38,8 @@ OLD, NEW = "vllm.worker.worker_base", "vllm.v1.worker.worker_base"
         ),
         pytest.param(
             Kind.NOTEBOOK,
-            '{"cells": [{"cell_type": "code", "source": "x = !ls\\na, b = %time f()\\nfrom MODULE import WorkerWrapperBase\\n"}]}',
+            '{"cells": [{"cell_type": "code",'
+            ' "source": "x = !ls\\na, b = %time f()\\nfrom MODULE import WorkerWrapperBase\\n"}]}',
             id="a cell that assigns what a magic gives",
         ),
     ],
