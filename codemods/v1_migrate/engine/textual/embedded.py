@@ -13,7 +13,11 @@ from .cuts import Cut
 from .pieces import Piece, pieces
 from .view import View
 
-_MAGIC = re.compile(r"^(?P<indent>[ \t]*(?:[\w., \t]+=[ \t]*)?)(?P<magic>[!%](?:[^\n]*\\\n)*[^\n]*|[\w.]+\?{1,2}[ \t]*)$", re.MULTILINE)
+_MAGIC = re.compile(
+    r"^(?P<indent>[ \t]*(?:[\w., \t]+=[ \t]*)?)"  # `x = !ls`, too
+    r"(?P<magic>[!%](?:[^\n]*\\\n)*[^\n]*|[\w.]+\?{1,2}[ \t]*)$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
