@@ -18,6 +18,12 @@ IPEX   := .venv-ipex
 VLLM_TESTS := tests/v1_cpu/test_vllm_ops.py tests/v1_cpu/test_vllm_structures.py tests/vllm
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
+ifneq ($(strip $(CODE)),)
+ifeq ($(shell test -e "$(CODE)" && echo yes),)
+$(error CODE=$(CODE): there is no such file or folder)
+endif
+endif
+
 .PHONY: migrate test test-full test-ipex lint format docs docs-check clean
 .DELETE_ON_ERROR:
 
