@@ -9,9 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def would_run(*arguments: str) -> str:
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
-    done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, env=environment)
+    return subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, env=environment)
+
+
+def would_run(*arguments: str) -> str:
+    done = make(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -22,10 +26,18 @@ def test_without_code_a_copy_of_the_example_is_migrated() -> None:
     assert ".venv/bin/v1-migrate rewrite build/legacy_plugin" in commands
 
 
-def test_with_code_that_code_is_migrated_under_the_guard() -> None:
-    commands = would_run("migrate", "CODE=my plugin", "ARGS=--target 0.16.0")
-    assert '.venv/bin/v1-migrate rewrite "my plugin" --target 0.16.0' in commands
+def test_with_code_that_code_is_migrated_under_the_guard(tmp_path: Path) -> None:
+    code = tmp_path / "my plugin"
+    code.mkdir()
+    commands = would_run("migrate", f"CODE={code}", "ARGS=--target 0.16.0")
+    assert f'.venv/bin/v1-migrate rewrite "{code}" --target 0.16.0' in commands
     assert "--allow-dirty" not in commands
+
+
+def test_code_that_is_not_there_is_said_before_anything_is_installed() -> None:
+    done = make("migrate", "CODE=no/where")
+    assert done.returncode == 2 and "CODE=no/where: there is no such file or folder" in done.stderr
+    assert not done.stdout
 
 
 def test_continuous_integration_runs_what_a_person_runs() -> None:
