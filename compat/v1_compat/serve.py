@@ -177,6 +177,8 @@ class Server:
         """vLLM's own object, or a face of it."""
         if legacy.fate == "moved":
             return Served(value, "same", legacy.rule, legacy.notice, legacy.since)
+        if inspect.isclass(value) and issubclass(value, BaseException):  # `except` takes none but the class itself
+            return Served(value, "same", legacy.rule, legacy.notice, legacy.since)
         how: How = "face"
         if inspect.isclass(value) and legacy.what in ("class", "value"):
             members, mixin = self.table.members(legacy), workers.MIXINS.get(legacy.dotted)

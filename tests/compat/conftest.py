@@ -164,7 +164,9 @@ class StructuredOutputsParams:  # pydantic's, which leaves out what it does not 
     "pooling_params.py": "from vllm.sampling_params import StructMeta\nclass PoolingParams(metaclass=StructMeta): ...\n",
     "lora/__init__.py": "",
     "lora/request.py": "from vllm.sampling_params import StructMeta\nclass LoRARequest(metaclass=StructMeta): ...\n",
+    "engine/async_llm_engine.py": "from vllm.v1.engine.async_llm import AsyncLLM as AsyncLLMEngine\n",
     "v1/engine/__init__.py": "",
+    "v1/engine/exceptions.py": "class EngineDeadError(Exception): ...\n",
     "v1/engine/llm_engine.py": """
 from vllm.config import VllmConfig
 class LLMEngine:

@@ -56,6 +56,17 @@ def test_same_contract_same_object() -> None:
     assert name("vllm.worker.worker_base.WorkerWrapperBase") is new("worker_base.WorkerWrapperBase")
 
 
+@pytest.mark.parametrize(
+    "old", ["engine.async_llm_engine.AsyncEngineDeadError", "engine.multiprocessing.MQEngineDeadError"]
+)
+def test_what_is_raised_now_is_caught_by_the_old_name(old: str) -> None:
+    """`except` looks at the classes' order itself: only the very object will do."""
+    old_one, new_one = name(f"vllm.{old}"), name("vllm.v1.engine.exceptions.EngineDeadError")
+    assert old_one is new_one
+    with pytest.raises(old_one):
+        raise new_one("dead")
+
+
 def test_objects_of_one_are_objects_of_the_other() -> None:
     real = new("cpu_worker.CPUWorker")
 
