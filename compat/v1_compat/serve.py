@@ -161,8 +161,8 @@ class Server:
             legacy = self.table.own(dotted)
         if legacy is None:
             return None
-        if module == switch.MODULE:
-            return self._environment(legacy, name)
+        if module == switch.MODULE and (read := self._environment(legacy, name)) is not None:
+            return read
         if legacy.fate == "gone" and legacy.new:
             outside, cause = _object(legacy.new)
             if cause is None:
@@ -199,8 +199,8 @@ class Server:
             text = f"{stubs.NO_TORCH} {legacy.headline}"
         return Served(value, "stub", legacy.rule, text, legacy.since)
 
-    def _environment(self, legacy: Legacy, name: str) -> Served:
-        """A name that vllm.envs lost."""
+    def _environment(self, legacy: Legacy, name: str) -> Served | None:
+        """A variable that vllm.envs lost, or the function that set one; None for other names."""
         if name == "set_vllm_use_v1":
 
             def set_vllm_use_v1(use_v1: bool) -> None:
@@ -208,9 +208,10 @@ class Server:
 
             return Served(set_vllm_use_v1, "value", legacy.rule, legacy.notice, legacy.since)
         rule = SWITCH if name == switch.VARIABLE else legacy.rule
-        if legacy.what != "value":
-            return self._stub(legacy, None)
-        return Served(switch.Variable(name), "value", rule, switch.notice(name, legacy), legacy.since)
+        variable = switch.variable(name)
+        if variable is None:
+            return None
+        return Served(variable, "value", rule, switch.notice(name, legacy), legacy.since)
 
     def _adapter(self, module: str, name: str) -> tuple[tuple[Any] | None, BaseException | None]:
         place = self.adapters.get(module)

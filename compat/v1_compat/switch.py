@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from .variables import Reading, reading
+
 if TYPE_CHECKING:
     from .table import Legacy
 
@@ -24,11 +26,18 @@ class Variable:
     """A variable that vllm.envs lost, read whenever it is asked for."""
 
     name: str
+    reading: Reading
 
     @property
     def value(self) -> Any:
-        """V1 is always used; other variables are as the environment has them."""
-        return True if self.name == VARIABLE else os.environ.get(self.name)
+        """V1 is always used; other variables are read from the environment. Raises ValueError, as vLLM's did."""
+        return True if self.name == VARIABLE else self.reading.value
+
+
+def variable(name: str) -> Variable | None:
+    """A variable of this name; None for what else vllm.envs has had."""
+    found = reading(name)
+    return Variable(name, found) if found is not None else None
 
 
 def notice(name: str, legacy: Legacy) -> str:
@@ -37,7 +46,7 @@ def notice(name: str, legacy: Legacy) -> str:
         return f"{legacy.headline} It is True here: {_ONLY_V1}. Delete the test and the arm of V0."
     from .wording import brief
 
-    return brief(f"{legacy.headline} It is as the environment has it.", legacy.advice)
+    return brief(f"{legacy.headline} It is read from the environment as it was.", legacy.advice)
 
 
 def set_vllm_use_v1(use_v1: bool, say: Say) -> None:

@@ -174,4 +174,4 @@ def test_the_switch_says_what_it_is_here(run: Any) -> None:
     (said,) = run("import vllm.envs as e\nx = e.VLLM_USE_V1\n")
     assert said.rule == "V1M201" and "It is True here" in said.text and len(said.text) < 240
     (said,) = run("import vllm.envs as e\nx = e.VLLM_USE_TRITON_FLASH_ATTN\n")
-    assert "It is as the environment has it" in said.text
+    assert "It is read from the environment as it was" in said.text
