@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import callables, members, overrides, patches, platform_calls, renamed, structs, switch
+from . import callables, members, overrides, patches, platform_calls, renamed, structs, switch, values
 from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
@@ -114,7 +114,8 @@ def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
     elif name == switch.MODULE:
         found = [switch.wrap_is_set(module, lambda name: server.table.find(f"{switch.MODULE}.{name}") is not None)]
     else:
-        found = [callables.adapt(module, server), members.adapt(module, server), structs.watch(module)]
+        found = [adapt(module, server) for adapt in (callables.adapt, members.adapt, values.adapt)]
+        found.append(structs.watch(module))
 
     def undo() -> None:
         for back in reversed(found):

@@ -249,6 +249,26 @@ class AttentionSelectorConfig(NamedTuple):
     block_size: object
     use_mla: bool = False
 """,
+    "outputs.py": """
+class RequestOutput:
+    def __init__(self, request_id="r", metrics=None):
+        self.request_id, self.metrics = request_id, metrics
+class PoolingRequestOutput: ...
+class PoolingOutput: ...
+class ScoringOutput: ...
+""",
+    "v1/metrics/__init__.py": "",
+    "v1/metrics/stats.py": """
+from dataclasses import dataclass
+@dataclass
+class RequestStateStats:
+    arrival_time: float = 0.0
+    queued_ts: float = 0.0
+    scheduled_ts: float = 0.0
+    first_token_ts: float = 0.0
+    last_token_ts: float = 0.0
+    first_token_latency: float = 0.0
+""",
     "v1/executor/__init__.py": "",
     "v1/executor/ray_utils.py": "class RayWorkerWrapper: ...\n",
     "v1/worker/__init__.py": "",

@@ -25,6 +25,7 @@ from v1_compat.members import CLASSES
 from v1_compat.platform_calls import METHODS as LOST
 from v1_compat.renamed import FIELDS
 from v1_compat.structs import STRUCTS
+from v1_compat.values import FIELDS as LOST_FIELDS
 
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 FLAGS = [
@@ -45,6 +46,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "autospec": lambda x: type(mock.create_autospec(x)).__name__,
     "metaclass": lambda x: type(x).__name__,
 }
+TOUCHED_FIELDS = [*FIELDS.values(), *(fields for classes in LOST_FIELDS.values() for fields in classes.values())]
 OF_OBJECTS: dict[str, Callable[[Any], Any]] = {
     "repr": lambda x: repr(x).partition(" at 0x")[0],
     "pickle": lambda x: pickle.dumps(x).hex(),
@@ -52,7 +54,7 @@ OF_OBJECTS: dict[str, Callable[[Any], Any]] = {
     "members": lambda x: [name for name, _ in inspect.getmembers(x)],
     "loop": lambda x: [name for name in dir(x) if not callable(getattr(x, name))],
     "missing": lambda x: x.nonsense,
-    "hasattr": lambda x: [hasattr(x, name) for fields in FIELDS.values() for name in fields],
+    "hasattr": lambda x: [hasattr(x, name) for fields in TOUCHED_FIELDS for name in fields],
     "equal": lambda x: [type(x).__qualname__, pickle.loads(pickle.dumps(x)) == x],
 }
 UNMADE = ("LLM", "LLMEngine", "AsyncLLM", "EngineArgs", "AsyncEngineArgs", "ModelConfig", "VllmConfig")  # of a model
@@ -61,7 +63,11 @@ UNMADE = ("LLM", "LLMEngine", "AsyncLLM", "EngineArgs", "AsyncEngineArgs", "Mode
 ADDED: dict[str, set[str]] = {
     **{name: {"__getattr__"} for name in FIELDS},
     **{name: set(LOST) for name in ("Platform", "CpuPlatform")},
-    "StructuredOutputsParams": {"from_optional"},
+    **{name: set(fields) for classes in LOST_FIELDS.values() for name, fields in classes.items()},
+    "StructuredOutputsParams": {
+        "from_optional",
+        *LOST_FIELDS["vllm.sampling_params"]["StructuredOutputsParams"],
+    },
 }
 """Class -> what stands in it with the shim. Nobody is warned who comes by."""
 LISTS = ("dir", "members", "loop")
@@ -72,6 +78,7 @@ def classes() -> Iterator[tuple[str, type]]:
     places |= {(module, name) for module, (name, _) in CLASSES.items()}
     places |= {(module, name) for name, (module, _) in STRUCTS.items()}
     places |= {("vllm.config", name) for name in FIELDS}
+    places |= {(module, name) for module, classes in LOST_FIELDS.items() for name in classes}
     places |= {("vllm.platforms.interface", "Platform"), ("vllm.platforms.cpu", "CpuPlatform")}
     config = importlib.import_module("vllm.config")
     places |= {("vllm.config", n) for n, v in vars(config).items() if dataclasses.is_dataclass(v)}
