@@ -11,10 +11,12 @@ from torch import Tensor
 
 from v1_compat.suite.batches import Batch, Request
 from v1_compat.suite.reference import Layer
+from v1_compat.suite.vllm_driver import VllmDriver, is_vllms
 from v1_cpu.layouts import resolve_cache_dtype
 from v1_cpu.specs import AttentionSpec, CommonAttentionMetadata
 
 _METHODS = ("get_kv_cache_shape", "get_impl_cls")
+_VLLMS = ("get_builder_cls", "get_impl_cls")  # vLLM's own class asks for no shape since it has layouts of its own
 
 
 class Driver(Protocol):
@@ -22,6 +24,10 @@ class Driver(Protocol):
 
     @property
     def backend(self) -> type[Any]: ...
+
+    def fit(self, layer: Layer, *, exact: bool = False) -> Layer:
+        """The layer in blocks that the backend takes, `exact` in its own. Skips what it does not claim to serve."""
+        ...
 
     def new_cache(self, layer: Layer, num_blocks: int) -> Tensor:
         """An empty cache, of the shape the backend says."""
@@ -67,16 +73,19 @@ def load_backend(path: str) -> type[Any]:
     found = getattr(imported, name, None)
     if found is None:
         raise BackendError(f"--backend {path}: {module} has no {name}; {example}")
-    lacking = [method for method in _METHODS if not callable(getattr(found, method, None))]
+    methods = _VLLMS if isinstance(found, type) and is_vllms(found) else _METHODS
+    lacking = [method for method in methods if not callable(getattr(found, method, None))]
     if not isinstance(found, type) or lacking:
         what = f"lacks {', '.join(lacking)}" if isinstance(found, type) else "is no class"
-        raise BackendError(f"--backend {path}: {name} {what}; {example}, which has {', '.join(_METHODS)}")
+        raise BackendError(f"--backend {path}: {name} {what}; {example}, which has {', '.join(methods)}")
     return found
 
 
 def driver_for(backend: type[Any]) -> Driver:
-    """V0's kind of backend has flat blocks: its cache has three dimensions."""
-    return V0Driver(backend) if len(backend.get_kv_cache_shape(4, 16, 2, 32)) == 3 else V1Driver(backend)
+    """V0's kind of backend has flat blocks: its cache has three dimensions. V1's is vLLM's, or made after v1_cpu's."""
+    if hasattr(backend, "get_kv_cache_shape") and len(backend.get_kv_cache_shape(4, 16, 2, 32)) == 3:
+        return V0Driver(backend)
+    return VllmDriver(backend) if is_vllms(backend) else V1Driver(backend)
 
 
 class Scales:
@@ -104,6 +113,9 @@ class V0Driver:
     """Calls with V0 metadata, through the classes that the backend names."""
 
     backend: type[Any]
+
+    def fit(self, layer: Layer, *, exact: bool = False) -> Layer:
+        return layer
 
     def new_cache(self, layer: Layer, num_blocks: int) -> Tensor:
         return _cache(self.backend, layer, num_blocks)
@@ -178,6 +190,9 @@ class V1Driver:
     """Calls with metadata of the backend's own builder."""
 
     backend: type[Any]
+
+    def fit(self, layer: Layer, *, exact: bool = False) -> Layer:
+        return layer
 
     def new_cache(self, layer: Layer, num_blocks: int) -> Tensor:
         return _cache(self.backend, layer, num_blocks)

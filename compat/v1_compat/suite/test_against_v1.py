@@ -41,6 +41,7 @@ def v1(layer: Layer, batch: Batch) -> torch.Tensor:
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("chunked", [False, True], ids=["whole prompts", "chunked prefill"])
 def test_a_mixed_batch_is_v1s_answer(driver: Driver, layer: Layer, chunked: bool) -> None:
+    layer = driver.fit(layer)
     lens = [(16, 4), (0, 9), (20, 1), (3, 1)] if chunked else [(0, 9), (0, 1), (20, 1), (3, 1)]
     batch = Batch.of(layer, *lens)
     assert_close(run(driver, layer, batch, chunked=chunked), v1(layer, batch).double(), layer.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from v1_compat.legacy.torch_sdpa import TorchSDPABackend
 from v1_compat.suite.batches import Batch
 from v1_compat.suite.driver import Driver, V0Driver, run
 from v1_compat.suite.reference import Layer, assert_close
+from v1_compat.suite.vllm_driver import VllmDriver
 
 ONE = torch.ones(())
 
@@ -68,11 +71,11 @@ def test_a_step_stores_keys_where_other_code_looks_for_them(packed: V0Driver, dt
     assert torch.equal(found, wanted)
 
 
-def test_any_block_size_serves(driver: Driver) -> None:
-    for block_size in (1, 8, 16, 128):
-        layer = Layer(block_size=block_size)
-        batch = Batch.of(layer, (0, 6), (20, 1))
-        assert_close(run(driver, layer, batch), batch.expected(layer), layer.dtype)
+@pytest.mark.parametrize("block_size", [1, 8, 16, 128])
+def test_any_block_size_serves(driver: Driver, block_size: int) -> None:
+    layer = driver.fit(Layer(block_size=block_size), exact=True)
+    batch = Batch.of(layer, (0, 6), (20, 1))
+    assert_close(run(driver, layer, batch), batch.expected(layer), layer.dtype)
 
 
 def test_a_copied_block_is_read_like_the_original(v0: V0Driver) -> None:
@@ -89,16 +92,31 @@ def test_a_copied_block_is_read_like_the_original(v0: V0Driver) -> None:
     assert_close(v0.step(layer, cache, moved), batch.expected(layer), layer.dtype)
 
 
+def to_nearest(x: Tensor, stored: torch.dtype) -> Tensor:
+    return x.to(stored).to(x.dtype)
+
+
+def toward_zero(x: Tensor, stored: torch.dtype) -> Tensor:
+    nearest = x.to(stored)
+    larger = nearest.float().abs() > x.float().abs()
+    return (nearest.view(torch.uint8) - larger.to(torch.uint8)).view(stored).to(x.dtype)  # one step back
+
+
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2"])
 def test_a_float8_cache_is_read_as_it_was_rounded(driver: Driver, name: str) -> None:
-    layer = Layer(kv_cache_dtype=name, dtype=torch.bfloat16)
+    """To the nearest, as V0 and torch do; vLLM's own CPU kernel rounds toward zero, and V1 does not say which."""
+    layer = driver.fit(Layer(kv_cache_dtype=name, dtype=torch.bfloat16))
     batch = Batch.of(layer, (20, 1), (5, 1))
     stored = torch.float8_e4m3fn if name == "fp8_e4m3" else torch.float8_e5m2
-    rounded = Batch(
-        tuple(
-            type(r)(r.context, r.query, r.key.to(stored).to(r.key.dtype), r.value.to(stored).to(r.key.dtype), r.blocks)
-            for r in batch.requests
-        ),
-        batch.num_blocks,
-    )
-    assert_close(run(driver, layer, batch), rounded.expected(layer), layer.dtype)
+
+    def rounded(how: Callable[[Tensor, torch.dtype], Tensor]) -> Tensor:
+        requests = (replace(r, key=how(r.key, stored), value=how(r.value, stored)) for r in batch.requests)
+        return Batch(tuple(requests), batch.num_blocks).expected(layer)
+
+    found = run(driver, layer, batch)
+    try:
+        assert_close(found, rounded(to_nearest), layer.dtype)
+    except AssertionError:
+        if not isinstance(driver, VllmDriver):
+            raise
+        assert_close(found, rounded(toward_zero), layer.dtype)

@@ -38,6 +38,7 @@ BATCHES = [
 def test_a_batch_is_dense_causal_attention(
     driver: Driver, layer: Layer, lens: list[tuple[int, int]], chunked: bool
 ) -> None:
+    layer = driver.fit(layer)
     batch = Batch.of(layer, *lens)
     assert_close(run(driver, layer, batch, chunked=chunked), batch.expected(layer), layer.dtype)
 
@@ -50,26 +51,26 @@ def test_a_batch_is_dense_causal_attention(
 def test_a_sliding_window_lets_a_query_see_exactly_that_many_keys(
     driver: Driver, lens: list[tuple[int, int]], chunked: bool
 ) -> None:
-    layer = Layer(sliding_window=20)
+    layer = driver.fit(Layer(sliding_window=20))
     batch = Batch.of(layer, *lens)
     assert_close(run(driver, layer, batch, chunked=chunked), batch.expected(layer), layer.dtype)
 
 
 def test_the_window_is_exact_where_the_runner_dropped_the_blocks_before_it(driver: Driver) -> None:
-    layer = Layer(sliding_window=20)
+    layer = driver.fit(Layer(sliding_window=20))
     batch = Batch.of(layer, (41, 1), (63, 1), (5, 1))
     assert_close(run(driver, layer, batch, drop_blocks=True), batch.expected(layer), layer.dtype)
 
 
 @pytest.mark.parametrize("lens", [[(0, 12)], [(25, 1), (3, 1)]], ids=["a prompt", "decodes"])
 def test_a_soft_cap_is_applied_to_the_logits(driver: Driver, lens: list[tuple[int, int]]) -> None:
-    layer = Layer(logits_soft_cap=0.5)
+    layer = driver.fit(Layer(logits_soft_cap=0.5))
     batch = Batch.of(layer, *lens)
     assert_close(run(driver, layer, batch), batch.expected(layer), layer.dtype)
 
 
 def test_a_request_is_the_same_alone_and_in_a_batch(driver: Driver) -> None:
-    layer = Layer()
+    layer = driver.fit(Layer())
     together = Batch.of(layer, (0, 6), (20, 1), (33, 1))
     rows = run(driver, layer, together).reshape(-1, layer.num_heads, layer.head_size)
     first = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -16,7 +14,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_an_encoder_only_layer_is_not_causal(driver: Driver, dtype: torch.dtype) -> None:
-    layer = Layer(attn_type="encoder_only", dtype=dtype)
+    layer = driver.fit(Layer(attn_type="encoder_only", dtype=dtype))
     batch = Batch.of(layer, (0, 7), (0, 1), (0, 18))
     out = driver.step(layer, torch.zeros(0, dtype=dtype), batch)
     assert_close(out, batch.expected(layer), dtype)
@@ -24,7 +22,7 @@ def test_an_encoder_only_layer_is_not_causal(driver: Driver, dtype: torch.dtype)
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_encoder_of_an_encoder_decoder_is_not_causal(driver: Driver, dtype: torch.dtype) -> None:
-    layer = Layer(attn_type="encoder", dtype=dtype)
+    layer = driver.fit(Layer(attn_type="encoder", dtype=dtype))
     source = Batch.of(layer, (0, 9), (0, 17))
     if isinstance(driver, V0Driver):  # V0 said the encoder's lengths in fields of their own
         metadata = driver.metadata(layer, Batch.of(layer, (0, 2), (0, 3)))
@@ -38,7 +36,7 @@ def test_the_encoder_of_an_encoder_decoder_is_not_causal(driver: Driver, dtype: 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_cross_attention_sees_all_of_the_encoder_in_every_step(driver: Driver, dtype: torch.dtype) -> None:
-    layer = Layer(attn_type="encoder_decoder", dtype=dtype)
+    layer = driver.fit(Layer(attn_type="encoder_decoder", dtype=dtype))
     encoder = Batch.of(layer, (0, 19), (0, 5), seed=1)
     cache = driver.new_cache(layer, encoder.num_blocks)
     prompt, decode = Batch.of(layer, (0, 3), (0, 1)), Batch.of(layer, (3, 1), (1, 1))
@@ -52,7 +50,7 @@ def test_cross_attention_sees_all_of_the_encoder_in_every_step(driver: Driver, d
 
 
 def test_an_encoder_window_is_symmetric(driver: Driver) -> None:
-    layer = replace(Layer(attn_type="encoder_only"), sliding_window=4)
+    layer = driver.fit(Layer(attn_type="encoder_only", sliding_window=4))
     batch = Batch.of(layer, (0, 15))
     out = driver.step(layer, torch.zeros(0), batch)
     assert_close(out, batch.expected(layer), layer.dtype)
