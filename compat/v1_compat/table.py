@@ -182,6 +182,9 @@ class Table:
         if not last or not found.kind.startswith("reexport:") or found.canonical == dotted:
             return None
         kind, new = found.kind.partition(":")[2], found.canonical
+        if new.startswith("vllm") and not index.resolve(new, self.release).found:  # of another build, or an attribute
+            words = f"`{dotted}` is not imported there at run time.", "Import what it stood for."
+            return Legacy(dotted, "gone", _what(kind), "", "", last, RULES["gone"], *words)
         fate: Fate = "gone" if kind == "external" else "moved"
         headline = f"`{dotted}` is not imported there at run time; it is `{new}`."
         return Legacy(dotted, fate, _what(kind), new, "", last, RULES[fate], headline, f"Import {new}.")

@@ -10,8 +10,8 @@ from importlib import resources
 def backend_has(dotted: str) -> bool:
     """`v1_cpu.Class.member[.more]` or `v1_cpu.mla.Class.member` exists: one of the class's own or inherited ones."""
     parts = dotted.split(".")
-    place = 3 if parts[1] == "mla" else 2  # of the member
-    return len(parts) > place and parts[place] in _members().get(".".join(parts[1:place]), ())
+    place = 3 if parts[1:2] == ["mla"] else 2  # of the member
+    return parts[0] == "v1_cpu" and len(parts) > place and parts[place] in _members().get(".".join(parts[1:place]), ())
 
 
 @cache
