@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .serve import Server
 
 CONFIGURATION = "vllm.config"
-_INIT = "__init__"
+_INIT, _ABORT = "__init__", "abort_request"
 METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "vllm.engine.arg_utils": {"EngineArgs": (_INIT,), "AsyncEngineArgs": (_INIT,)},
     "vllm.entrypoints.llm": {
@@ -32,9 +32,19 @@ METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "vllm.sampling_params": {"SamplingParams": ("from_optional",), "StructuredOutputsParams": (_INIT,)},
     "vllm.v1.engine.async_llm": {
-        "AsyncLLM": ("add_request", "encode", "from_vllm_config", "generate", "get_tokenizer", "reset_prefix_cache")
+        "AsyncLLM": (
+            "add_request",
+            "do_log_stats",
+            "encode",
+            "from_vllm_config",
+            "generate",
+            "get_tokenizer",
+            "reset_prefix_cache",
+        )
     },
-    "vllm.v1.engine.llm_engine": {"LLMEngine": (_INIT, "add_request", "get_tokenizer", "reset_prefix_cache")},
+    "vllm.v1.engine.llm_engine": {
+        "LLMEngine": (_INIT, _ABORT, "add_request", "do_log_stats", "get_tokenizer", "reset_prefix_cache")
+    },
 }
 """Module -> class -> its callables whose keywords the table has words for. The keywords are the index's.
 
@@ -92,6 +102,8 @@ def _taking(cls: type, name: str, function: Callable[..., Any], server: Server) 
         return _takes(cls, cls if name == _INIT else function)
 
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        if name == _ABORT:
+            args, kwargs = _as_list(cls, server, args, kwargs)
         if not kwargs or kwargs.keys() <= takes() or unwanted_call():
             return args, kwargs
         if _IDS in kwargs and _IDS not in takes() and _PROMPTS in takes():
@@ -125,7 +137,7 @@ def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs
 
 def _takes(cls: type, function: Callable[..., Any]) -> frozenset[str]:
     parameters = inspect.signature(function).parameters.values()
-    names = {p.name for p in parameters if p.kind not in (Parameter.VAR_KEYWORD, Parameter.VAR_POSITIONAL)}
+    names = {p.name for p in parameters if p.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)}
     further = _FORWARDS.get(cls.__name__)
     if further is not None and any(p.kind is Parameter.VAR_KEYWORD for p in parameters):
         names |= _takes(object, getattr(__import__(further[0], fromlist=[further[1]]), further[1]))
@@ -164,3 +176,16 @@ def _as_prompts(
     if len(args) > 1:
         return (args[0], prompts, *args[2:]), kwargs
     return args, {**kwargs, _PROMPTS: prompts}
+
+
+def _as_list(
+    cls: type, server: Server, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """One request's id as the list that V1 takes: of a text it would take each letter for an id, and abort nothing."""
+    key = next((key for key in ("request_ids", "request_id") if isinstance(kwargs.get(key), str)), "")
+    first = len(args) > 1 and isinstance(args[1], str)
+    if not first and not key:
+        return args, kwargs
+    text = f"`{cls.__name__}.{_ABORT}` takes a list: write `{_ABORT}([request_id])`."
+    server.say(_RULE, _places(cls, _ABORT)[0], text, "0.11.0", f"{cls.__name__}.{_ABORT}(request_id)")
+    return ((args[0], [args[1]], *args[2:]), kwargs) if first else (args, {**kwargs, key: [kwargs[key]]})

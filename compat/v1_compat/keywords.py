@@ -31,6 +31,18 @@ _CONFIGURATIONS = {"structured_outputs_config": "StructuredOutputsConfig"}
 _UNREAD = frozenset(  # fields that vLLM would take without a word, and not read
     ("StructuredOutputsParams", name) for name in ("backend", "backend_was_auto", "disable_fallback")
 )
+_METHODS: Mapping[tuple[str, str], str] = {
+    ("AsyncLLM.add_request", "inputs"): "prompt",
+    ("AsyncLLM.do_log_stats", "model_output"): "",
+    ("AsyncLLM.do_log_stats", "scheduler_outputs"): "",
+    ("LLMEngine.abort_request", "request_id"): "request_ids",
+    ("LLMEngine.add_request", "inputs"): "prompt",
+    ("LLMEngine.do_log_stats", "finished_before"): "",
+    ("LLMEngine.do_log_stats", "model_output"): "",
+    ("LLMEngine.do_log_stats", "scheduler_outputs"): "",
+    ("LLMEngine.do_log_stats", "skip"): "",
+}
+"""Method and keyword -> its name now; "" where V1 knows by itself what it said."""
 _WIDTH = 40
 
 
@@ -132,7 +144,8 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
         return _Deed(name, f"`{old}`: write `{new}`")
     as_much = name in _AS_MUCH_AS and kwargs.get(_AS_MUCH_AS[name]) == value
     option = _option(name)
-    if as_much or _means_nothing(name, value):
+    idle = _METHODS.get((callee.name, name)) == ""
+    if as_much or idle or _means_nothing(name, value):
         del kwargs[name]
         return _Deed(name, "")
     if option is not None and option.action == "remove" and name not in _ASKING and _configures(callee):
@@ -159,7 +172,11 @@ def _renamed(callee: Callee, name: str, value: Any, kwargs: Mapping[str, Any]) -
 
     rows = (member_setting("keyword", place, name) for place in callee.places)
     row = next((row for row in rows if row is not None), None)
-    new = RENAMED.get(name) or (renamed_to(row, Index.load(user=False).releases[-1]) if row is not None else "")
+    new = (
+        RENAMED.get(name)
+        or _METHODS.get((callee.name, name))
+        or (renamed_to(row, Index.load(user=False).releases[-1]) if row is not None else "")
+    )
     return {new: value} if new in callee.takes and kwargs.get(new) is None else {}
 
 

@@ -177,6 +177,12 @@ class LLMEngine:
         return self.vllm_config.nonsense
     def reach(self):
         return self.scheduler
+    def add_request(self, request_id, prompt, params=None):
+        return prompt
+    def abort_request(self, request_ids, internal=False):
+        return list(request_ids)
+    def do_log_stats(self):
+        return "logged"
 """,
     "v1/engine/async_llm.py": """
 from vllm.config import VllmConfig

@@ -377,3 +377,33 @@ _INTERNAL = (
     "update_from_generation_config",
     "verify",
 )
+
+
+ENGINE = "from vllm.v1.engine.llm_engine import LLMEngine; e = LLMEngine()"
+
+
+@pytest.mark.parametrize(
+    ("start", "call", "value", "says"),
+    [
+        pytest.param(
+            ENGINE, "e.do_log_stats(scheduler_outputs=None, model_output=[])", "logged", "delete", id="ignored"
+        ),
+        pytest.param(ENGINE, "e.add_request('r', inputs='hello')", "hello", "`prompt=`", id="renamed"),
+        pytest.param(
+            ENGINE, "e.abort_request(request_id=['a', 'b'])", ["a", "b"], "`request_ids=`", id="ids by keyword"
+        ),
+        pytest.param(ENGINE, "e.abort_request('abc')", ["abc"], "takes a list", id="one id, of which V1 takes letters"),
+        pytest.param(
+            ENGINE, "e.abort_request(request_ids='abc')", ["abc"], "takes a list", id="one id by V1's keyword"
+        ),
+    ],
+)
+def test_methods_of_the_front_end(vllm: Path, run: Run, start: str, call: str, value: Any, says: str) -> None:
+    made, said = called(run, start, call)
+    assert made == value
+    (warning,) = said
+    assert warning.rule == "V1M112" and says in warning.text
+
+
+def test_ids_in_a_list_are_as_they_were(vllm: Path, run: Run) -> None:
+    assert called(run, ENGINE, "e.abort_request(['a'])") == (["a"], [])
