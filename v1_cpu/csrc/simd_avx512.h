@@ -161,6 +161,11 @@ static inline void store_row(f16* out, const float* x, int n, float factor) {
 typedef __m512i Words;
 static inline V vdot(V sum, Words a, Words b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 static inline Words pack_words(V low, V high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }  // element order
+static inline Words zip_words(V low, V high) {  // a word per lane
+  const __m512i order = _mm512_setr_epi32(0x00100000, 0x00110001, 0x00120002, 0x00130003, 0x00140004, 0x00150005, 0x00160006, 0x00170007, 0x00180008,
+                                          0x00190009, 0x001a000a, 0x001b000b, 0x001c000c, 0x001d000d, 0x001e000e, 0x001f000f);
+  return _mm512_permutexvar_epi16(order, pack_words(low, high));
+}
 static inline Words load_words(const bf16* p) { return _mm512_loadu_si512(p); }
 static inline Words load_words_tail(const bf16* p, int n) { return _mm512_maskz_loadu_epi16(first(n), p); }
 template <class T> static inline Words load_words(const T* p) { return bf16_of(p, _mm256_loadu_si256((const __m256i*)p)); }

@@ -88,6 +88,10 @@ static inline V vdot(V sum, Words a, Words b) { return vbfdotq_f32(sum, vreinter
 static inline Words pack_words(V low, V high) {  // element order
   return vreinterpretq_u32_bf16(vcvtq_high_bf16_f32(vcvtq_low_bf16_f32(low), high));
 }
+static inline Words zip_words(V low, V high) {  // a word per lane
+  const uint16x8_t words = vreinterpretq_u16_u32(pack_words(low, high));
+  return vreinterpretq_u32_u16(vzip1q_u16(words, vextq_u16(words, words, 4)));
+}
 static inline Words load_words(const bf16* p) { return vreinterpretq_u32_u16(vld1q_u16((const uint16_t*)p)); }
 template <class T> static inline Words load_words(const T* p) {  // float8: exact
   V a, b;

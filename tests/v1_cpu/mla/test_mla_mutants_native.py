@@ -1,4 +1,4 @@
-"""Wrong native kernels for latents are caught: faults of mla.h, amx_mla.h and mla_expand.h, all in one library with small tiles.
+"""Wrong native kernels for latents are caught: faults of their four files, all in one library with small tiles.
 
 Each is one text of the sources replaced by a wrong one, behind a number that the process sets; some case must notice.
 """
@@ -49,7 +49,11 @@ SITES = [
         "larger(row_keys[i].end - key, 0)",
         {"a query sees the next key": "larger(row_keys[i].end - key + 1, 0)"},
     ),
-    Site("mla.h", "vmul(vload(sum + row), rescale)", {"running sum not rescaled": "vload(sum + row)"}),
+    Site(
+        "mla.h",
+        "vfma(vload(sum + row), rescale, total)",
+        {"running sum not rescaled": "vadd(vload(sum + row), total)"},
+    ),
     Site(
         "mla.h",
         "vmul(vset(alpha[r]), vload(o + r * o_stride + column + i * W))",
@@ -74,10 +78,8 @@ SITES = [
         {"elements that fill no vector left out": "call.head_size / W * W"},
     ),
     Site("mla.h", "keys_of(c, r, from + row / group)", {"all queries see what the first sees": "keys_of(c, r, from)"}),
-    Site("mla.h", "smaller(row_keys[row].end, item.key_end)", {"keys of the next part, too": "row_keys[row].end"}),
-    Site(
-        "mla.h", "larger(row_keys[row].begin, item.key_begin)", {"keys of the part before, too": "row_keys[row].begin"}
-    ),
+    Site("mla.h", "smaller(k.end, item.key_end)", {"keys of the next part, too": "k.end"}),
+    Site("mla.h", "larger(k.begin, item.key_begin)", {"keys of the part before, too": "k.begin"}),
     Site(
         "mla.h",
         "load_query(c, r.token + from + row / group, row % group, line);",
@@ -94,6 +96,76 @@ SITES = [
         {"all queries leave their part in one place": "part.partial_row += 0;"},
     ),
     Site("mla.h", "Order<T>::paired", {"order of widened elements forgotten": "false"}),
+    Site(
+        "words_mla.h",
+        "vdot(sums[j][p][i], (Words)line[i], (Words)vset(word))",
+        {
+            "scores of the first vector for all (words)": "vdot(sums[j][p][i], (Words)line[0], (Words)vset(word))",
+            "scores of the last words alone": "vdot(vzero(), (Words)line[i], (Words)vset(word))",
+        },
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "sum = vadd(sum, sums[j][p][i]);",
+        {"scores of every other word": "(void)0;"},
+        "avx512_bf16",
+    ),
+    Site("words_mla.h", "key[j] + 2 * (k + p)", {"the first word of a key for all": "key[j] + 2 * p"}, "avx512_bf16"),
+    Site(
+        "words_mla.h",
+        "vmul(vset(alpha[r]), vload(o + r * o_stride + i * W))",
+        {"output not rescaled (words)": "vload(o + r * o_stride + i * W)"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "weights[k * stride + r]",
+        {"weights of the first row (words)": "weights[k * stride]"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "row % group * c.query_head",
+        {"query of the first head for all (words)": "0 * c.query_head"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "first * words",
+        {"queries of all vectors in one place (words)": "0 * words"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "call.head_size % (2 * W)",
+        {"keys that fill no vector read as they lie": "0"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "(V)zip_words(a, b)",
+        {"weights of two keys exchanged (words)": "(V)zip_words(b, a)"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "j + 1 < n ? vexp2_coarse(vfma(vload(s + (j + 1) * stride), factor, minus_base)) : vzero()",
+        {"a weight past the end": "vexp2_coarse(vfma(vload(s + (j + 1) * stride), factor, minus_base))"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "load_words(keys[j + 1] + i)",
+        {"values of the key before (words)": "load_words(keys[j] + i)"},
+        "avx512_bf16",
+    ),
+    Site(
+        "words_mla.h",
+        "Pack<T, PairWords>::output(row, n);",
+        {"columns left in the packed order (words)": "(void)0;"},
+        "avx512_bf16",
+    ),
     Site(
         "mla_expand.h",
         "(const T*)c.up + head * c.up_head",
@@ -169,9 +241,14 @@ CASES: dict[str, dict[str, Any]] = {
     "forty heads, elements that fill no step": {"heads": 40, "rank": 40, "rope": 10},
     "twelve heads": {"heads": 12, "rank": 64, "rope": 32},
     "ten heads, elements that fill no vector": {"heads": 10, "rank": 40, "rope": 9},
+    "twelve heads, a rope that fills no vector": {"heads": 12, "rank": 64, "rope": 9},
     "later keys weigh more": {"heads": 16, "rank": 64, "rope": 32, "seed": 1},
 }
-DTYPES = {"generic": (torch.float32, torch.bfloat16), "amx": (torch.bfloat16, torch.float32)}
+DTYPES = {
+    "generic": (torch.float32, torch.bfloat16),
+    "avx512_bf16": (torch.bfloat16,),
+    "amx": (torch.bfloat16, torch.float32),
+}
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +272,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text(text)
     here = native.instruction_sets() if native.LIBRARY.exists() else {}
     target = folder / "build" / "libv1_cpu.so"
-    hook.compile_library(folder, target, extra_flags=("-O0",), only=[isa for isa in ("amx",) if here.get(isa)])
+    hook.compile_library(
+        folder, target, extra_flags=("-O0",), only=[isa for isa in ("avx512_bf16", "amx") if here.get(isa)]
+    )
     return target
 
 
