@@ -37,6 +37,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.callees import callees_of
+from ..engine.chains import Named, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
 from ..engine.inherited import inherited
@@ -85,6 +86,7 @@ class MetadataField(Rule):
         yield from self._inherited(file)
         for found in file.model.nodes.get(ast.Call, ()):
             yield from self._replace(file, found, instances)
+            yield from self._getattr(file, found, instances)
 
     def _inherited(self, file: PythonFile) -> Iterator[Finding]:
         spoken: set[tuple[str, str, bool]] = set()
@@ -114,17 +116,25 @@ class MetadataField(Rule):
         chain = chain_nodes(use)
         for position, attribute in enumerate(rest):
             node = chain[len(chain) - len(rest) + position]
-            finding = self._attribute(file, instance, attribute, node, use)
+            finding = self._attribute(file, instance, node)
             if finding is not None:
                 return finding
             if family_of(instance.dotted) != "cpu" or attribute not in _SAME_OBJECT:
                 return None
         return None
 
-    def _attribute(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, use: Use
-    ) -> Finding | None:
-        judge = file.judge
+    def _getattr(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
+        literal = read_by_getattr(found.node)
+        instance = instances.of_expression(found.node.args[0], found.scope) if literal is not None else None
+        if literal is None or instance is None:
+            return
+        finding = self._attribute(file, instance, literal)
+        guarded = version_guard(file, found.path, found.node) or probed(found.path, (attribute_of(literal),))
+        if finding is not None and not guarded:
+            yield finding
+
+    def _attribute(self, file: PythonFile, instance: Instance, node: Named) -> Finding | None:
+        judge, attribute = file.judge, attribute_of(node)
         owner = judge.judge(instance.dotted)
         new = instance.dotted if owner.status == "present" else owner.new
         if (
@@ -143,13 +153,12 @@ class MetadataField(Rule):
             and family_of(new) == "cpu"
             and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
         ):
-            return self._other_meaning(file, instance, attribute, node, new)
+            return self._other_meaning(file, instance, node, new)
         member = lost_member(judge, instance.dotted, new, attribute)
         return self._gone(file, instance, member, node, new) if member else None
 
-    def _other_meaning(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str
-    ) -> Finding | None:
+    def _other_meaning(self, file: PythonFile, instance: Instance, node: Named, new: str) -> Finding | None:
+        attribute = attribute_of(node)
         if attribute not in SAME_NAME:
             return None
         start, end = name_span(file, node)
@@ -158,12 +167,12 @@ class MetadataField(Rule):
             Severity.WARNING, effort=Effort.HOURS, advice=f"There {SAME_NAME[attribute]}.", name=instance.dotted,
         )  # fmt: skip
 
-    def _gone(self, file: PythonFile, instance: Instance, lost: str, node: ast.Attribute, new: str) -> Finding:
+    def _gone(self, file: PythonFile, instance: Instance, lost: str, node: Named, new: str) -> Finding:
         judge = file.judge
         start, end = name_span(file, node)
-        attribute, member = node.attr, judge.judge(lost)
+        attribute, member = attribute_of(node), judge.judge(lost)
         family = family_of(instance.dotted)
-        replacement = self._replacement(file, instance, attribute, node, new)
+        replacement = self._replacement(file, instance, node, new)
         owner = lost.rpartition(".")[0]
         setting = member_setting("field", owner, attribute) or member_setting("keyword", new, attribute)
         advice = setting.advice if setting is not None else member.advice
@@ -193,9 +202,9 @@ class MetadataField(Rule):
             edits=edits,
         )
 
-    def _replacement(self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str) -> str:
+    def _replacement(self, file: PythonFile, instance: Instance, node: Named, new: str) -> str:
         """What to write instead of the attribute's name; "" where a person has to."""
-        judge = file.judge
+        judge, attribute = file.judge, attribute_of(node)
         start, end = name_span(file, node)
         if file.source.text[start:end] != attribute:
             return ""
@@ -209,7 +218,8 @@ class MetadataField(Rule):
             return renamed
         expression = _COMMON_READS.get(attribute, "") if family_of(instance.dotted) == "common" else ""
         first = expression.partition(".")[0].partition("(")[0]
-        if expression and isinstance(node.ctx, ast.Load) and judge.index.resolve(f"{new}.{first}", judge.target).found:
+        loads = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+        if expression and loads and judge.index.resolve(f"{new}.{first}", judge.target).found:
             return expression
         return ""
 
@@ -268,28 +278,3 @@ def _is_replace(call: ast.Call, found: Node) -> bool:
     bindings = found.scope.lookup(name.id)
     targets = {binding.target for binding in (bindings[1] if bindings else ())}
     return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})
-
-
-def owner_of(use: Use, instances: Instances) -> tuple[Instance | None, tuple[str, ...]]:
-    """The typed object that a chain starts from, and the attributes behind it."""
-    if use.name == "self":
-        return instances.of_self(use.attributes[0], use.scope), use.attributes[1:]
-    if not use.name:
-        return None, ()
-    return instances.of_name(use.name, use.scope), use.attributes
-
-
-def chain_nodes(use: Use) -> list[ast.Attribute]:
-    """The attribute nodes of a chain, first attribute first."""
-    nodes: list[ast.Attribute] = []
-    node: ast.expr = use.node
-    while isinstance(node, ast.Attribute):
-        nodes.append(node)
-        node = node.value
-    return nodes[::-1]
-
-
-def name_span(file: PythonFile, node: ast.Attribute) -> tuple[int, int]:
-    """Where the attribute's own name stands."""
-    _, end = file.span(node)
-    return end - len(node.attr), end

@@ -34,11 +34,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.chains import chain_nodes, owner_of
 from ..engine.instances import Instance, Instances, instances_of
 from ..engine.scopes import Use
 from ..findings import Edit, Finding, Safety, Severity
 from .metadata_family import family_of
-from .metadata_field import chain_nodes, owner_of
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
