@@ -6,6 +6,9 @@ target and with the target's. Arguments that asked for nothing (None, False, wha
 arguments behind a parameter that left the middle of the list get their names; a keyword whose meaning lives on under
 another name is translated. An argument that carried a value is reported with what to do instead.
 
+Keywords are found on their other ways to the call, too: `**` of a dictionary that the file writes (`{...}`,
+`dict(...)`, a name with one of them), `functools.partial`, `super().__init__`, and calls of a subclass of the file.
+
 ## Why
 `blocksparse_params` left the middle of a positional list: what stands behind it would silently be taken for something
 else. The other dropped keywords are a TypeError when the line is reached, not when the file is imported.
@@ -34,12 +37,12 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.call_check import Diagnosis, diagnoses
+from ..engine.call_check import Diagnosis, diagnoses, means_nothing, parameter_names
 from ..engine.member_settings import member_setting
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from ..names.curated import Curated
-from .dropped_values import ADVICE
+from .dropped_values import ADVICE, RENAMED
 from .metadata_builder import handled_elsewhere
 from .rule import Phase, Rule
 
@@ -91,12 +94,22 @@ class DroppedKeyword(Rule):
                 self.id,
                 start,
                 end,
-                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value"
+                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}"
+                + ("" if means_nothing(name, value) else "; here it carries a value")
                 + (f", and {lacking} is missing" if lacking else ""),
                 Severity.ERROR,
-                advice=advice_for(found.callee.new, name, value),
+                advice=self._advice(found, name, value),
                 name=found.callee.old,
             )
+
+    def _advice(self, found: Diagnosis, name: str, value: ast.expr) -> str:
+        """Of what no edit settles, such as a dictionary that several calls may be given."""
+        if means_nothing(name, value):
+            return "Leave it out: the value asks for nothing."
+        new = RENAMED.get(name, "")
+        if new in parameter_names(found.callee.params) and name not in ADVICE:
+            return f"It is `{new}` there."
+        return advice_for(found.callee.new, name, value)
 
 
 def _deeds(found: Diagnosis) -> str:
