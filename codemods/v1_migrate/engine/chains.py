@@ -7,7 +7,7 @@ import ast
 from .callshape import own_name
 from .context import PythonFile
 from .instances import Instance, Instances
-from .scopes import Use
+from .scopes import Use, ancestors
 
 Named = ast.Attribute | ast.Constant  # what names an attribute: `x.name`, the literal of `getattr(x, "name")`
 
@@ -17,8 +17,21 @@ def owner_of(use: Use, instances: Instances) -> tuple[Instance | None, tuple[str
     if use.name == "self":
         return instances.of_self(use.attributes[0], use.scope), use.attributes[1:]
     if not use.name:
-        return None, ()
+        root = chain_nodes(use)[0].value if use.attributes else use.node
+        return instances.known(root, use.scope), use.attributes
     return instances.of_name(use.name, use.scope), use.attributes
+
+
+def asked_for_its_class(use: Use) -> bool:
+    """The chain stands behind an `isinstance` of what it begins with."""
+    root = ast.unparse(chain_nodes(use)[0].value)
+    for parent, _ in ancestors(use.path):
+        tests = parent.values if isinstance(parent, ast.BoolOp) else [getattr(parent, "test", None)]
+        for node in (inner for test in tests if test is not None for inner in ast.walk(test)):
+            asked = node.args[:1] if isinstance(node, ast.Call) and own_name(node.func) == "isinstance" else []
+            if any(ast.unparse(each) in (root, ast.unparse(use.node)) for each in asked):
+                return True
+    return False
 
 
 def chain_nodes(use: Use) -> list[ast.Attribute]:

@@ -1,10 +1,11 @@
 """A field or method of an object whose class lost it, or means something else by it.
 
 ## What it does
-Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self) and
-looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. In a subclass it looks up what is
-read through `super()`, and the methods called on `self` and `cls` that no class of the file has. What only changed its
-name, or can be computed from the object alone, is rewritten; everything else is reported with the formula.
+Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
+elements of `list[Class]`) and looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. In a
+subclass it looks up what is read through `super()`, and the methods called on `self` and `cls` that no class of the
+file has. What only changed its name, or can be computed from the object alone, is rewritten; everything else is
+reported with the formula.
 
 ## Why
 An import that was moved says nothing about `metadata.prefill_metadata.seq_lens_tensor` four hundred lines further down.
@@ -27,7 +28,7 @@ def chunked(config: SchedulerConfig) -> bool:
 ## Safety
 *v1* for renames and expressions. The fields of `TorchSDPAMetadata` have no equals in `CPUAttentionMetadata`, which
 describes prefills and decodes together: a finding says how each is derived. An annotated object may be of a subclass
-of yours that keeps the field: such a finding is a warning.
+of yours that keeps the field: such a finding is a warning. So is one about `A | B`, unless B has the field.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.callees import callees_of
-from ..engine.chains import Named, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
+from ..engine.chains import Named, asked_for_its_class, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
 from ..engine.inherited import inherited
@@ -116,6 +117,8 @@ class MetadataField(Rule):
         chain = chain_nodes(use)
         for position, attribute in enumerate(rest):
             node = chain[len(chain) - len(rest) + position]
+            if instance.others and (asked_for_its_class(use) or _another_has(file.judge, instance, attribute)):
+                return None
             finding = self._attribute(file, instance, node)
             if finding is not None:
                 return finding
@@ -179,14 +182,16 @@ class MetadataField(Rule):
         if family in ("cpu", "abstract") and attribute in FORMULAS:
             advice = f"On V1: {FORMULAS[attribute]}."
         edits: tuple[Edit, ...] = ()
-        if replacement and file.allowed(self.id, instance.dotted):
+        if replacement and not instance.others and file.allowed(self.id, instance.dotted):
             edits = (Edit(start, end, attribute, replacement),)
         old_name, new_name = instance.dotted.rpartition(".")[2], new.rpartition(".")[2]
         text = f"`{new}` has no `{attribute}` on vLLM {judge.target}"
         if old_name != new_name and family is None:
             text = f"`{instance.dotted}` is `{new}` on vLLM {judge.target}, which has no `{attribute}`"
-        certain = instance.built or bool(edits) or family != "abstract"
-        if not certain:
+        certain = (instance.built or bool(edits) or family != "abstract") and not instance.others
+        if instance.others:
+            text += "; the annotation allows another class, too"
+        elif not certain:
             text += "; a subclass of yours may still have it"
         return file.finding(
             self.id,
@@ -252,6 +257,12 @@ class MetadataField(Rule):
                 Severity.ERROR, safety=Safety.V1 if edits else Safety.MANUAL, effort=Effort.HOURS,
                 name=instance.dotted, edits=edits,
             )  # fmt: skip
+
+
+def _another_has(judge: Judge, instance: Instance, attribute: str) -> bool:
+    """Another class of vLLM's that the annotation allows has the attribute."""
+    others = (judge.judge(name).new or name for name in instance.others if name)
+    return any(judge.index.resolve(f"{other}.{attribute}", judge.target).found is not False for other in others)
 
 
 def _same(judge: Judge, one: str, other: str) -> bool:

@@ -69,7 +69,9 @@ class MetadataHop(Rule):
         if instance is None and use.name and use.name != "self":
             instance, first = _kept_hop(use, instances)
             rest = use.attributes
-        if instance is None or family_of(instance.dotted) != "cpu" or isinstance(use.node.ctx, ast.Store):  # type: ignore[attr-defined]
+        if instance is None or instance.others or family_of(instance.dotted) != "cpu":
+            return
+        if isinstance(use.node, ast.Attribute) and isinstance(use.node.ctx, ast.Store):
             return
         nodes = chain_nodes(use)[-len(rest) :] if rest else []
         for node in nodes:
