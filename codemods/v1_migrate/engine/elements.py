@@ -96,7 +96,7 @@ class Elements:
             held = self.of(node.func.value, scope, depth + 1)
             if held is not None and (held.mapping or node.func.attr == "copy"):
                 return Container(held.element, held.mapping and node.func.attr == "copy")
-        return None
+        return _held(self.instances.given_by(node, scope, depth))
 
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Container | None:
         """What an annotation says that it holds: plain, optional or quoted."""

@@ -9,8 +9,10 @@ import ast
 from collections import defaultdict
 from dataclasses import dataclass
 
+from .callshape import own_name
 from .context import PythonFile
 from .elements import Elements, is_none, members_of
+from .results import element_class, member_class, returned_class
 from .scopes import Binding, Scope, Use, ancestors
 
 _DEPTH = 6
@@ -60,15 +62,31 @@ class Instances:
             return self.of_name(node.id, scope, depth)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             return self.of_self(node.attr, scope, depth)
+        if isinstance(node, ast.Attribute):
+            owner = self.known(node.value, scope, depth + 1)
+            return self.member(owner, node.attr) if owner is not None else None
         if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
             held = self.elements.of(node.value, scope, depth + 1)
             return held.element if held is not None else None
         if isinstance(node, ast.Call):
             dotted = self._class_named(node.func) or self._class_of_factory(node.func)
-            return Instance(dotted, True) if dotted else None
+            return Instance(dotted, True) if dotted else self._returned(node, scope, depth)
         if isinstance(node, ast.NamedExpr):
             return self.known(node.value, scope, depth + 1)
         return None
+
+    def member(self, owner: Instance, attribute: str) -> Instance | None:
+        """The object behind an attribute, where it is known what vLLM holds there."""
+        dotted = member_class(owner.dotted, attribute)
+        return Instance(dotted, True) if dotted else None
+
+    def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Instance | None:
+        """The object that a method of a known object returns, or that is a copy of one."""
+        if own_name(call.func) in ("copy", "deepcopy") and len(call.args) == 1:
+            return self.known(call.args[0], scope, depth + 1)
+        owner = self.known(call.func.value, scope, depth + 1) if isinstance(call.func, ast.Attribute) else None
+        dotted = returned_class(owner.dotted, own_name(call.func)) if owner is not None else ""
+        return Instance(dotted, True) if dotted else None
 
     def of_name(self, name: str, scope: Scope, depth: int = 0) -> Instance | None:
         """The class of the object a name stands for here, or one of several; None unless all its bindings agree."""
@@ -185,6 +203,12 @@ class Instances:
         targets = {self._imports.get((id(binding.node), binding.name), "") for binding in (found[1] if found else ())}
         dotted = ".".join((targets.pop(), *attributes)) if len(targets) == 1 else ""
         return dotted if dotted and self.is_class(dotted) else ""
+
+    def given_by(self, call: ast.Call, scope: Scope, depth: int) -> Instance | None:
+        """An element of what a method of a known object returns."""
+        owner = self.known(call.func.value, scope, depth + 1) if isinstance(call.func, ast.Attribute) else None
+        dotted = element_class(owner.dotted, own_name(call.func)) if owner is not None else ""
+        return Instance(dotted, True) if dotted else None
 
     def is_class(self, dotted: str) -> bool:
         """Some release has a class of this name."""

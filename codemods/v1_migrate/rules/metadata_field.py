@@ -2,10 +2,10 @@
 
 ## What it does
 Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
-elements of `list[Class]`) and looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. In a
-subclass it looks up what is read through `super()`, and the methods called on `self` and `cls` that no class of the
-file has. What only changed its name, or can be computed from the object alone, is rewritten; everything else is
-reported with the formula.
+elements of `list[Class]`, what `LLM.generate` and its like return) and looks each attribute up on the target's class:
+reads, writes, `dataclasses.replace`. In a subclass it looks up what is read through `super()`, and the methods called
+on `self` and `cls` that no class of the file has. What only changed its name, or can be computed from the object alone,
+is rewritten; everything else is reported with the formula.
 
 ## Why
 An import that was moved says nothing about `metadata.prefill_metadata.seq_lens_tensor` four hundred lines further down.
@@ -123,7 +123,10 @@ class MetadataField(Rule):
             if finding is not None:
                 return finding
             if family_of(instance.dotted) != "cpu" or attribute not in _SAME_OBJECT:
-                return None
+                inner = instances.member(instance, attribute)
+                if inner is None:
+                    return None
+                instance = inner
         return None
 
     def _getattr(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
@@ -203,7 +206,7 @@ class MetadataField(Rule):
             effort=Effort.MINUTES,
             advice="" if edits else advice,
             name=instance.dotted,
-            primary=judge.judge(instance.dotted).fate != "contract",
+            primary=judge.judge(instance.dotted).fate != "contract" or not _imported(file, instance.dotted),
             edits=edits,
         )
 
@@ -257,6 +260,11 @@ class MetadataField(Rule):
                 Severity.ERROR, safety=Safety.V1 if edits else Safety.MANUAL, effort=Effort.HOURS,
                 name=instance.dotted, edits=edits,
             )  # fmt: skip
+
+
+def _imported(file: PythonFile, dotted: str) -> bool:
+    """The file names the class itself, so that a finding on the import speaks of it."""
+    return any(imported.dotted == dotted for imported in file.references.imports)
 
 
 def _another_has(judge: Judge, instance: Instance, attribute: str) -> bool:
