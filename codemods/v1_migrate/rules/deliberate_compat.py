@@ -46,6 +46,7 @@ class DeliberateCompat(Rule):
     id = "V1M010"
     slug = "deliberate-compat"
     summary = "old name is guarded: deliberate compatibility code"
+    of_the_text = True
     severity = Severity.INFO
     order = 0
 

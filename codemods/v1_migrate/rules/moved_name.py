@@ -44,6 +44,7 @@ class MovedName(Rule):
     id = "V1M001"
     slug = "moved-name"
     summary = "name lives elsewhere on the target"
+    of_the_text = True
     safety = Safety.BRIDGE
 
     def claims(self, occurrence: Occurrence) -> bool:

@@ -43,6 +43,7 @@ class PatchTarget(Rule):
     id = "V1M006"
     slug = "patch-target"
     summary = "patched object moved, changed or is gone"
+    of_the_text = True
     order = 20
 
     def claims(self, occurrence: Occurrence) -> bool:

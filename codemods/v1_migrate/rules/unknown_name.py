@@ -37,6 +37,7 @@ class UnknownName(Rule):
     id = "V1M005"
     slug = "unknown-name"
     summary = "no known release of vLLM has this name"
+    of_the_text = True
     order = 80
 
     def claims(self, occurrence: Occurrence) -> bool:
