@@ -411,3 +411,11 @@ def test_a_fork_s_own_name_is_no_finding(tmp_path: Path) -> None:
     tree = Tree(tmp_path, (root,), {"vllm": root / "__init__.py", "vllm.lakeside": root / "lakeside.py"})
     assert rewrite(text, tree=tree, module="vllm.pier").findings == ()
     assert rewrite(text).findings
+
+
+@pytest.mark.parametrize("attribute", ["value", "name", "name.lower()"])
+def test_the_value_of_a_member_moves_with_its_enumeration(attribute: str) -> None:
+    text = f"from {{}} import UpdateMode\n\nprint(UpdateMode.INSERT.{attribute})\n"
+    outcome = rewrite(text.format("vllm.multimodal.processing"), "0.32.0")
+    assert outcome.text == text.format("vllm.multimodal.processing.processor")
+    assert outcome.open == []
