@@ -36,6 +36,7 @@ class Diagnosis:
     alien: list[str] = field(default_factory=list)  # keywords that no release is known to take
     handed: frozenset[int] = frozenset()  # the values, by identity, that come by `**`
     optional: frozenset[str] = frozenset()  # names that always hold None or False where the call stands
+    displaced: str = ""  # the first parameter whose argument stands where the target reads another one
     stuck: str = ""  # why positional arguments cannot be named
 
     @property
@@ -147,6 +148,11 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
         else:
             result.carried.append((name, value))
             return
+    lacking = _lacking(result, {*meant[:first], *(new for _, new in plan)})
+    if lacking:  # half a repair would only hide what was meant
+        result.misfit = replace(result.misfit, missing=lacking)
+        result.displaced = next((new for _, new in plan if new), "")
+        return
     for position, new in plan:
         at = position_of(result.items, result.given.positional[position]) if result.items else -1
         if result.items is None or at < 0:
@@ -160,6 +166,14 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             name = meant[position]
             gone = result.handed_on if _is_optional(result, name, result.given.positional[position]) else result.dropped
             gone.append(name)
+
+
+def _lacking(result: Diagnosis, named: set[str]) -> tuple[str, ...]:
+    """Required parameters that get nothing once the positional arguments have these names."""
+    if result.given.double_star:
+        return ()
+    required = (p.name for p in result.callee.params if not p.default and not p.kind.startswith("var_"))
+    return tuple(name for name in required if name not in named and name not in result.given.names)
 
 
 def _keyword(result: Diagnosis, name: str) -> None:

@@ -89,6 +89,7 @@ def _reasons(found: Diagnosis) -> Iterator[str]:
     if found.stuck:
         yield found.stuck
     if found.misfit.missing:
-        yield "missing " + ", ".join(f"`{name}`" for name in found.misfit.missing)
+        missing = "missing " + ", ".join(f"`{name}`" for name in found.misfit.missing)
+        yield missing + (f", where what is meant for `{found.displaced}` stands" if found.displaced else "")
     if found.misfit.repeated:
         yield "given twice: " + ", ".join(f"`{name}`" for name in found.misfit.repeated)

@@ -349,3 +349,12 @@ def test_ray_is_asked_for_by_hand_where_the_value_is_not_plain(arguments: str) -
     assert outcome.text == text
     (found,) = outcome.said("V1M112")
     assert 'distributed_executor_backend="ray"' in found.advice
+
+
+def test_a_call_that_lacks_an_argument_is_reported_and_not_edited_halfway() -> None:
+    text = "from vllm import _custom_ops as ops\n\nops.swap_blocks(a, b, m)\n"
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    assert outcome.said("V1M112") == []
+    (found,) = outcome.said("V1M113")
+    assert "missing `block_size_in_bytes`, where what is meant for `block_mapping` stands" in found.message
