@@ -159,13 +159,15 @@ class TextFinder(Finder):
             for reference in self.file.by_node.get(id(call.args[0]), ()):
                 dotted = f"{reference.dotted}.{literal.value}"
                 verdict = self.judge(dotted)
-                if verdict.missing and not self.own(verdict) and not literal.value.startswith("__"):
+                sets = name == "setattr" and isinstance(call.func, ast.Name)
+                own = self.own(verdict) or (not sets and name != "object" and self.set_by_tree(verdict))
+                if verdict.missing and not own and not literal.value.startswith("__"):
                     start, end = self.file.span(literal)
                     role: Role = "value" if name in ("getattr", "hasattr") else "patch"
                     guard = self._guard_of(found, literal.value)
                     if verdict.movable and id(reference) in self.carried:
                         continue
-                    self.out.append(Occurrence(verdict, start, end, "attribute", role, guard))
+                    self.out.append(Occurrence(verdict, start, end, "attribute", role, guard, sets=sets))
 
     def _guard_of(self, found: Node, name: str) -> str:
         """Why a `getattr` or its like does not fail, though the name is gone."""
