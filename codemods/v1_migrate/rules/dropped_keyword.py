@@ -38,16 +38,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses, means_nothing, parameter_names
-from ..engine.member_settings import member_setting
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from ..names.curated import Curated
+from ..names.member_settings import member_setting
 from .dropped_values import ADVICE, RENAMED
 from .metadata_builder import handled_elsewhere
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
+
+_UNKNOWING = (
+    "Leave it out if the value can only be None, False or what was the default.",
+    "Leave it out, or find what took its place in the release notes.",
+)
+_MOST_NAMED = 6
 
 
 class DroppedKeyword(Rule):
@@ -109,7 +115,16 @@ class DroppedKeyword(Rule):
         new = RENAMED.get(name, "")
         if new in parameter_names(found.callee.params) and name not in ADVICE:
             return f"It is `{new}` there."
-        return advice_for(found.callee.new, name, value)
+        words = advice_for(found.callee.new, name, value)
+        before = [params for _, params in (*found.callee.of_v0, *found.callee.of_v1) if name in parameter_names(params)]
+        if words not in _UNKNOWING or not before:
+            return words
+        added = [p.name for p in found.callee.params if p.name not in {old.name for old in before[-1]}]
+        listed = ", ".join(f"`{each}`" for each in added if not each.startswith("_"))
+        required = any(p.name == name and not p.default for p in before[-1])
+        new_there = f"It takes {listed} there, which older releases do not." if 0 < len(added) <= _MOST_NAMED else ""
+        advice = "It was required before: something else tells the callee now." if required else words
+        return f"{advice} {new_there}".strip()
 
 
 def _deeds(found: Diagnosis) -> str:
@@ -136,5 +151,5 @@ def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:
     elif field is not None:  # what a reader of the field is told
         words = field.advice or words
     if not words and value is not None and not isinstance(value, ast.Constant):
-        words = "Leave it out if the value can only be None, False or what was the default."
-    return words or "Leave it out, or find what took its place in the release notes."
+        words = _UNKNOWING[0]
+    return words or _UNKNOWING[1]

@@ -43,13 +43,13 @@ from ..engine.former import lost_member
 from ..engine.guards import probed
 from ..engine.inherited import inherited
 from ..engine.instances import Instance, Instances, instances_of
-from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
 from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
-from .engine_internals import REACHED
+from ..names.member_settings import member_setting, renamed_to
+from .engine_internals import REACHED, reached_insides
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
 from .metadata_family import FORMULAS, SAME_NAME, family_of
@@ -81,6 +81,8 @@ class MetadataField(Rule):
         for use in file.model.uses:
             finding = self._use(file, use, instances) if use.attributes else None
             if finding is None or version_guard(file, use.path, use.node):
+                continue
+            if file.settings.selected("V1M008") and reached_insides(use, file):
                 continue
             if not probed(use.path, use.attributes):
                 yield finding

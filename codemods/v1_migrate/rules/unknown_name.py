@@ -32,6 +32,11 @@ _ORIGIN = """\
 Written for an older release, a newer one or a private fork? A fork's own names become known with \
 `v1-migrate index add PATH`."""
 
+_OF_OTHER_BUILDS = ("vllm.vllm_flash_attn.", "vllm._C", "vllm._moe_C", "vllm._flashmla_C")
+_NOT_IN_CPU_BUILDS = (
+    "vLLM's builds for CPUs, which the index is made from, lack parts of this: look into your own build."
+)
+
 
 class UnknownName(Rule):
     id = "V1M005"
@@ -50,6 +55,8 @@ class UnknownName(Rule):
         advice = occurrence.verdict.advice
         if not advice or "v1-migrate explain" in advice:  # which knows no more of such a name
             advice = _ORIGIN
+        if dotted.startswith(_OF_OTHER_BUILDS):
+            advice = f"{_NOT_IN_CPU_BUILDS} {advice}"
         advice = f"{namesakes(file.judge, dotted)} {advice}".strip()
         return file.finding(
             self.id,

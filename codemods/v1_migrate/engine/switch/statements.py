@@ -15,6 +15,11 @@ from .values import Values, pure
 Block = list[ast.stmt]
 BLOCKS = ("body", "orelse", "finalbody")
 
+_UNREACHED = (
+    "V1 leaves the block before this: nothing from here to its end runs. It stays, since more than reading it may hang "
+    "on it (a `yield`, a name that is local by it), or it is long; delete it by hand"
+)
+
 
 class Statements:
     """The walk over a file's blocks. Nothing is planned for code that is dead on V1."""
@@ -55,7 +60,7 @@ class Statements:
             for statement in rest:
                 self.doom(statement)
         else:
-            self.expressions.report(READ, rest[0], False, "nothing from here to the end of the block is reached on V1")
+            self.expressions.report(READ, rest[0], False, _UNREACHED)
             self.block(rest)
 
     def statement(self, statement: ast.stmt) -> None:
