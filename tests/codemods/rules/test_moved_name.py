@@ -39,11 +39,9 @@ REWRITTEN = [
         )
         """,
         """
-        from vllm.sequence import (
-            IntermediateTensors,  # stays
-            # log probabilities
-        )
+        from vllm.sequence import IntermediateTensors  # stays
         from vllm.logprobs import (
+            # log probabilities
             Logprob,  # goes
             SampleLogprobs,
         )
@@ -419,3 +417,19 @@ def test_the_value_of_a_member_moves_with_its_enumeration(attribute: str) -> Non
     outcome = rewrite(text.format("vllm.multimodal.processing"), "0.32.0")
     assert outcome.text == text.format("vllm.multimodal.processing.processor")
     assert outcome.open == []
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_comments_above_a_name_go_along(newline: str) -> None:
+    lines = [
+        "from vllm.sequence import (",
+        "    # two lines",
+        "    # of it",
+        "    Logprob,",
+        "    IntermediateTensors,",
+        ")",
+        "",
+    ]
+    outcome = rewrite(newline.join(lines), "0.32.0")
+    wanted = ["from vllm.sequence import IntermediateTensors", "from vllm.logprobs import (", *lines[1:4], ")", ""]
+    assert outcome.text == newline.join(wanted)
