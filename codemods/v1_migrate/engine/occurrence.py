@@ -33,7 +33,7 @@ class Occurrence:
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided
     module: bool = False  # import: of a module, whose destination is decided by what the file uses of it
-    sets: bool = False  # a patch that works though the name is not there: an assignment, and no mock.patch
+    sets: bool = False  # an assignment to it, which works though the name is not there, or a read of what the tree sets
     reason: str = ""  # why a movable name is not moved here
     roles: frozenset[Role] = frozenset()  # import: all that the name is used for in this file
     in_trial: bool = False  # import: stands in a `try` that would swallow the failure

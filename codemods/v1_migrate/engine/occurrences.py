@@ -72,7 +72,7 @@ class _ImportFinder(Finder):
         verdict = self.judge(imported.dotted)
         if verdict.status == "unknown" or (verdict.status == "present" and verdict.fate == "same"):
             return None, ""
-        if self.own(verdict) or self.set_by_tree(verdict):
+        if self.own(verdict):
             return None, ""
         start, end = self.file.span(imported.alias)
         uses = [use for use in imported.uses if self._belongs(use, imported)]
@@ -80,6 +80,7 @@ class _ImportFinder(Finder):
         guard = self._guard(imported)
         trial = guards.swallowed(imported.path)
         occurrence = Occurrence(verdict, start, end, "import", "value", guard, roles=roles, in_trial=trial)
+        occurrence = replace(occurrence, sets=self.set_by_tree(verdict))
         if verdict.status == "present":
             return (occurrence, "") if roles & {"base", "patch", "isinstance"} else (None, "")
         if guard == "taken":
@@ -241,8 +242,6 @@ class _ImportFinder(Finder):
             verdict = self.judge(reference.dotted)
             if verdict.status == "unknown" or self.own(verdict):
                 continue
-            if reference.role != "patch" and self.set_by_tree(verdict):
-                continue
             owners = _nearest(by_use.get(id(reference), []))
             occurrence = self._use(reference, verdict, owners, moved, found)
             if occurrence is not None:
@@ -270,7 +269,7 @@ class _ImportFinder(Finder):
         guard = guard or self.guard_around(reference.use.path, reference.node)
         if owner_found and all(each.edits and is_bridged(each.destination) for each in owner_found):
             return None  # the bridge has it
-        sets = role == "patch"
+        sets = role == "patch" or self.set_by_tree(verdict)
         occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found, sets=sets)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
         if is_moved:

@@ -159,14 +159,13 @@ class TextFinder(Finder):
             for reference in self.file.by_node.get(id(call.args[0]), ()):
                 dotted = f"{reference.dotted}.{literal.value}"
                 verdict = self.judge(dotted)
-                sets = name == "setattr" and isinstance(call.func, ast.Name)
-                own = self.own(verdict) or (not sets and name != "object" and self.set_by_tree(verdict))
-                if verdict.missing and not own and not literal.value.startswith("__"):
+                if verdict.missing and not self.own(verdict) and not literal.value.startswith("__"):
                     start, end = self.file.span(literal)
                     role: Role = "value" if name in ("getattr", "hasattr") else "patch"
                     guard = self._guard_of(found, literal.value)
                     if verdict.movable and id(reference) in self.carried:
                         continue
+                    sets = isinstance(call.func, ast.Name) if name == "setattr" else self.set_by_tree(verdict)
                     self.out.append(Occurrence(verdict, start, end, "attribute", role, guard, sets=sets))
 
     def _guard_of(self, found: Node, name: str) -> str:

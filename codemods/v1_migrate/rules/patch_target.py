@@ -3,7 +3,7 @@
 ## What it does
 Reports assignments to attributes of vllm modules and classes, `setattr`, and `mock.patch` targets, where the thing
 patched is not what it was. What the tree sets on a module or class of vLLM, and no release ever had, is its own: that
-is information, and reads of it are no findings.
+is information, as are reads of it (V1M005).
 
 ## Why
 A patch on a stale path does nothing, or fails far from its cause. A patch on a moved class works only if the method
