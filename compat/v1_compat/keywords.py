@@ -120,8 +120,8 @@ def _use(callee: Callee, *names: str) -> str:
 
 def advice(callee: Callee, name: str) -> str:
     """The table's words for a keyword: for this callee, its field, its option, or its name."""
-    from v1_migrate.engine.member_settings import member_setting
     from v1_migrate.names.curated import Curated
+    from v1_migrate.names.member_settings import member_setting
     from v1_migrate.rules.dropped_values import ADVICE
 
     for place in callee.places:
@@ -166,8 +166,8 @@ def _deed(callee: Callee, name: str, kwargs: dict[str, Any]) -> _Deed | None:
 
 def _renamed(callee: Callee, name: str, value: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The same value under the keyword's new name."""
-    from v1_migrate.engine.member_settings import member_setting, renamed_to
     from v1_migrate.names.index import Index
+    from v1_migrate.names.member_settings import member_setting, renamed_to
     from v1_migrate.rules.dropped_values import RENAMED
 
     rows = (member_setting("keyword", place, name) for place in callee.places)

@@ -96,6 +96,7 @@ class Analyser:
         self.rules: Sequence[Rule] = [rule for rule in all_rules() if settings.selected(rule.id)]
         self.phases = sorted({rule.phase for rule in self.rules} | {Phase.NAMES})
         self.folding = frozenset(rule.id for rule in self.rules if rule.folds)
+        self.of_names = frozenset(rule.id for rule in self.rules if rule.of_the_text)
         self._opened: list[PythonFile] = []  # the file in hand, text by text
         self.claimants: Sequence[Rule] = sorted(all_rules(), key=lambda rule: (rule.order, rule.id))
 
@@ -131,8 +132,12 @@ class Analyser:
     def _result(self, source: Source, place: Place) -> Result:
         try:
             outcome = self._phases(self._open(source, place), place, edit=True)
-            if self.settle and outcome.edited and self._phases(outcome.file, place, edit=True).edited:
-                outcome = self._undone(source, place, "a second run would change the result again")
+            if self.settle and outcome.edited:
+                again = self._phases(outcome.file, place, edit=True)
+                if again.edited:
+                    outcome = self._undone(source, place, "a second run would change the result again")
+                else:
+                    outcome.findings = self._settled(outcome.findings, again.findings)
         except Unparsable as error:
             return Result(source.rel, [_skipped(source.rel, error.reason, error.line)], old=source)
         except RecursionError:
@@ -141,6 +146,20 @@ class Analyser:
             return Result(source.rel, outcome.findings, None, source, outcome.suppressed)
         new_text = outcome.file.source.text
         return Result(source.rel, outcome.findings, new_text, source, outcome.suppressed, outcome.before)
+
+    def _settled(self, first: list[Finding], second: list[Finding]) -> list[Finding]:
+        """What was edited, what a second run says, and what only the text before the edits told.
+
+        What the first run said of names, it said with the edits still to come: the arm of a `try` whose other arm one
+        of them has just repaired is no error any more. It counts where the second run has nothing to say of the line.
+        """
+        said = {(f.line, key) for f in second for key in (f.rule, f.name, "")}
+        kept = []
+        for finding in first:
+            keys = (finding.rule, finding.name, *([""] if finding.rule in self.of_names else []))
+            if finding.fixed or not any((finding.line, key) in said for key in keys):
+                kept.append(finding)
+        return _once([*kept, *second])
 
     def _phases(self, file: AnyFile, place: Place, *, edit: bool) -> Outcome:
         """Phase by phase: look, edit, and let the next phase look at the result."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..names.index import LAST_V0, Param, sort_key
@@ -11,6 +12,7 @@ from .arguments import ItemList, call_items, position_of
 from .callees import BUILT_BY_VLLM, Callee, callees_of, signature
 from .callshape import Given, Misfit, fit, own_name, shifted
 from .context import PythonFile
+from .handed_keywords import handed_keywords_of
 from .instances import function_around
 from .scopes import Node
 
@@ -32,7 +34,9 @@ class Diagnosis:
     )  # a parameter of the method around, which the target never passes
     carried: list[tuple[str, ast.expr]] = field(default_factory=list)  # known before, gone, and carried a value
     alien: list[str] = field(default_factory=list)  # keywords that no release is known to take
+    handed: frozenset[int] = frozenset()  # the values, by identity, that come by `**`
     optional: frozenset[str] = frozenset()  # names that always hold None or False where the call stands
+    displaced: str = ""  # the first parameter whose argument stands where the target reads another one
     stuck: str = ""  # why positional arguments cannot be named
 
     @property
@@ -49,22 +53,31 @@ def diagnoses(file: PythonFile) -> list[Diagnosis]:
     """All calls of a file that do not fit the target. Remembered for the last file asked about."""
     global _last
     if _last is None or _last[0] is not file:
-        callees = callees_of(file)
-        found = (diagnose(file, node, callees.of(node)) for node in file.model.nodes.get(ast.Call, ()))
-        _last = (file, [diagnosis for diagnosis in found if diagnosis is not None])
+        _last = (file, [diagnosis for diagnosis in _diagnoses(file) if diagnosis is not None])
     return _last[1]
+
+
+def _diagnoses(file: PythonFile) -> Iterator[Diagnosis | None]:
+    callees = callees_of(file)
+    for node in file.model.nodes.get(ast.Call, ()):
+        yield diagnose(file, node, callees.of(node), node.node)
+        inner = callees.applied(node)
+        if inner is not None:
+            yield diagnose(file, inner, callees.of(inner), node.node)
 
 
 _SWALLOWING = frozenset({"Attention"})  # its `**extra_impl_args` meet the implementation's constructor
 _last: tuple[PythonFile, list[Diagnosis]] | None = None
 
 
-def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis | None:
-    """What is wrong with one call; None when the target takes it as it was meant."""
+def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.Call) -> Diagnosis | None:
+    """What is wrong with one call, whose arguments `written` holds; None when the target takes it as it was meant."""
     if callee is None or not callee.akin:
         return None  # another contract altogether is what V1M003 speaks about
     call: ast.Call = found.node
     given = Given.of(call)
+    handed = handed_keywords_of(file).of(found) if given.double_star else ()
+    given = replace(given, keywords=(*given.keywords, *(each for each in handed if each.arg not in given.names)))
     callee = callee.as_written(given)
     if not callee.akin:
         return None
@@ -75,7 +88,8 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None) -> Diagnosis 
     shift = _shift(callee, given)
     if not misfit and shift is None:
         return None
-    result = Diagnosis(callee, call, given, misfit, call_items(file.source, call))
+    result = Diagnosis(callee, call, given, misfit, call_items(file.source, written))
+    result.handed = frozenset(id(keyword.value) for keyword in handed)
     result.optional = _never_passed(callee, found)
     if misfit.surplus or shift is not None:
         _positions(result, shift)
@@ -134,6 +148,11 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
         else:
             result.carried.append((name, value))
             return
+    lacking = _lacking(result, {*meant[:first], *(new for _, new in plan)})
+    if lacking:  # half a repair would only hide what was meant
+        result.misfit = replace(result.misfit, missing=lacking)
+        result.displaced = next((new for _, new in plan if new), "")
+        return
     for position, new in plan:
         at = position_of(result.items, result.given.positional[position]) if result.items else -1
         if result.items is None or at < 0:
@@ -149,12 +168,20 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             gone.append(name)
 
 
+def _lacking(result: Diagnosis, named: set[str]) -> tuple[str, ...]:
+    """Required parameters that get nothing once the positional arguments have these names."""
+    if result.given.double_star:
+        return ()
+    required = (p.name for p in result.callee.params if not p.default and not p.kind.startswith("var_"))
+    return tuple(name for name in required if name not in named and name not in result.given.names)
+
+
 def _keyword(result: Diagnosis, name: str) -> None:
     """Rename, translate or drop a keyword that the target lacks, or put it down as carried or alien."""
     value = result.given.value(name)
     assert value is not None
     names = {param.name for param in result.callee.params}
-    at = position_of(result.items, value) if result.items else -1
+    at = position_of(result.items, value) if result.items and id(value) not in result.handed else -1
     owner = result.callee.new.rpartition(".")[2]
     known = result.callee.known_before(name) or name in OLDER_THAN_INDEX.get(owner, ())
     if not known:

@@ -14,8 +14,9 @@ from .context import PythonFile
 from .former import former_callables
 from .guards import keyword_guard
 from .instances import class_around, function_around, instances_of
+from .own_classes import first_base, made_by
 from .release_tests import version_guard
-from .scopes import Node, Scope
+from .scopes import Node
 from .verdicts import Judge
 
 # Classes whose constructor vLLM itself calls: nobody else passes arguments to it.
@@ -124,6 +125,7 @@ class Callees:
         self.index = file.judge.index
         self.instances = instances_of(file)
         self._found: dict[int, Callee | None] = {}
+        self._applied: list[ast.Call] = []
 
     def of(self, found: Node) -> Callee | None:
         """The callee of a call; None when it is not vLLM's, cannot be told, or the code is meant for two releases."""
@@ -135,9 +137,29 @@ class Callees:
     def _of(self, found: Node) -> Callee | None:
         call: ast.Call = found.node
         through, dotted = self._dotted(call, found)
+        added: tuple[str, ...] = ()
+        if not dotted:
+            dotted, added = made_by(self.file, call.func, found.scope)
+            through = "name"
         if not dotted or keyword_guard(found.path, call) or version_guard(self.file, found.path, call):
             return None
-        return self.named(dotted, through)
+        callee = self.named(dotted, through)
+        if callee is None and through == "super" and dotted.endswith(".__init__"):
+            callee = self.named(dotted.removesuffix(".__init__"), "name")  # a dataclass's constructor: nobody wrote it
+        if callee is not None and added:
+            own = tuple(Param(name, "kw_only", True) for name in added)
+            return replace(callee, params=(*callee.params, *own))
+        return callee
+
+    def applied(self, found: Node) -> Node | None:
+        """`f(a, b=1)` for `partial(f, a, b=1)`, as a call that may get more arguments later."""
+        call: ast.Call = found.node
+        if own_name(call.func) != "partial" or not call.args or isinstance(call.args[0], ast.Starred):
+            return None
+        later = ast.keyword(None, ast.Constant(None))
+        inner = ast.Call(call.args[0], call.args[1:], [*call.keywords, later])
+        self._applied.append(inner)  # calls are remembered by their identity
+        return Node(ast.copy_location(inner, call), found.path, found.scope)
 
     def named(self, dotted: str, through: str) -> Callee | None:
         """The callee of this name."""
@@ -168,36 +190,17 @@ class Callees:
             return "", ""
         owner = call.func.value
         if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
-            base = self.base_of(found) if not owner.args else ""
+            base = self.base_of(found, call.func.attr) if not owner.args else ""
             return ("super", f"{base}.{call.func.attr}") if base else ("", "")
         instance = self.instances.of_expression(owner, found.scope)
         return ("instance", f"{instance.dotted}.{call.func.attr}") if instance else ("", "")
 
-    def base_of(self, found: Node) -> str:
-        """The vLLM class that `super()` reaches first in the method around a node; "" when it is not the first base."""
+    def base_of(self, found: Node, method: str) -> str:
+        """The vLLM class whose method `super()` reaches around a node; "" when it is not the first base's."""
         owner = class_around(found.scope)
         if owner is None or function_around(found.path) is None:
             return ""
-        return first_base(self.file, owner)
-
-
-def first_base(file: PythonFile, owner: Scope) -> str:
-    """The vLLM class that the class derives from first, directly or through classes of the same file."""
-    node = owner.node
-    for _ in range(8):
-        if not isinstance(node, ast.ClassDef) or not node.bases:
-            return ""
-        base = node.bases[0]
-        base = base.value if isinstance(base, ast.Subscript) else base
-        references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
-        if references:
-            return references[0].dotted if len(references) == 1 else ""
-        found = owner.lookup(base.id) if isinstance(base, ast.Name) else None
-        local = [binding.node for binding in (found[1] if found else ()) if binding.kind == "definition"]
-        if len(local) != 1 or local[0] is node:
-            return ""
-        node = local[0]
-    return ""
+        return first_base(self.file, owner, method)
 
 
 @cache

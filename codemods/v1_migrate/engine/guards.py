@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 
+from .callshape import own_name
 from .references import Imported
 from .scopes import Path
 from .tree import absolute
@@ -208,7 +209,7 @@ def imports_in(body: list[ast.stmt], package: str) -> Iterator[str]:
 
 
 def probed(use_path: Path | None, attributes: tuple[str, ...]) -> bool:
-    """The use stands under a `hasattr(x, "attribute")` (or in a `try` that catches AttributeError)."""
+    """The use stands behind a `hasattr(x, "attribute")` (or where AttributeError is caught)."""
     path = use_path
     while path is not None:
         parent, field_name, outer = path
@@ -218,16 +219,27 @@ def probed(use_path: Path | None, attributes: tuple[str, ...]) -> bool:
             and _probes(parent.test, attributes)
         ):
             return True
+        if isinstance(parent, ast.BoolOp) and any(_probes(value, attributes) for value in parent.values):
+            return True
         if isinstance(parent, ast.Try) and field_name == "body" and _catches_import_error(parent):
+            return True
+        suppressed = _caught(parent) if isinstance(parent, ast.With) and field_name == "body" else ()
+        if any("AttributeError" in names for names, _ in suppressed):
             return True
         path = outer
     return False
 
 
+def asks_for_presence(call: ast.Call) -> bool:
+    """`hasattr(x, "name")`, or `getattr` with a default. Without one it fails like the attribute itself."""
+    name = own_name(call.func)
+    return name == "hasattr" or (name == "getattr" and len(call.args) == 3)
+
+
 def _probes(test: ast.expr, attributes: tuple[str, ...]) -> bool:
     for node in ast.walk(test):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hasattr", "getattr"):
-            literal = node.args[1] if len(node.args) > 1 else None
+        if isinstance(node, ast.Call) and asks_for_presence(node) and len(node.args) > 1:
+            literal = node.args[1]
             if isinstance(literal, ast.Constant) and literal.value in attributes:
                 return True
     return False

@@ -9,10 +9,12 @@ import ast
 from collections import defaultdict
 from dataclasses import dataclass
 
+from .callshape import own_name
 from .context import PythonFile
+from .elements import Elements, is_none, members_of
+from .results import element_class, member_class, returned_class
 from .scopes import Binding, Scope, Use, ancestors
 
-_OPTIONAL = {"Optional", "Annotated", "ClassVar", "Final", "Type", "type"}
 _DEPTH = 6
 _OBJECTS = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platform"}
 """Objects that modules of vLLM hold, and their classes."""
@@ -20,10 +22,14 @@ _OBJECTS = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platfor
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An object of the class `dotted`; `built` when the file makes it, else an annotation says so."""
+    """An object of the class `dotted`; `built` when the file makes it, else an annotation says so.
+
+    `others`: what else of a union it may be, vLLM's classes by name, "" for those of others.
+    """
 
     dotted: str
     built: bool = False
+    others: tuple[str, ...] = ()
 
 
 class Instances:
@@ -41,24 +47,49 @@ class Instances:
                 if owner is not None:
                     self._stores[id(owner.node), use.attributes[0]].append(use)
         self._known: dict[tuple[int, str], Instance | None] = {}
+        self.elements = Elements(self)
 
-    def of_expression(self, node: ast.expr, scope: Scope, depth: int = 0) -> Instance | None:
-        """The class of what an expression gives."""
+    def of_expression(self, node: ast.expr, scope: Scope) -> Instance | None:
+        """The class of what an expression gives; None where it may be of another one, too."""
+        found = self.known(node, scope)
+        return found if found is not None and not found.others else None
+
+    def known(self, node: ast.expr, scope: Scope, depth: int = 0) -> Instance | None:
+        """The class of what an expression gives, or one of several."""
         if depth > _DEPTH:
             return None
         if isinstance(node, ast.Name):
             return self.of_name(node.id, scope, depth)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
             return self.of_self(node.attr, scope, depth)
+        if isinstance(node, ast.Attribute):
+            owner = self.known(node.value, scope, depth + 1)
+            return self.member(owner, node.attr) if owner is not None else None
+        if isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice):
+            held = self.elements.of(node.value, scope, depth + 1)
+            return held.element if held is not None else None
         if isinstance(node, ast.Call):
             dotted = self._class_named(node.func) or self._class_of_factory(node.func)
-            return Instance(dotted, True) if dotted else None
+            return Instance(dotted, True) if dotted else self._returned(node, scope, depth)
         if isinstance(node, ast.NamedExpr):
-            return self.of_expression(node.value, scope, depth + 1)
+            return self.known(node.value, scope, depth + 1)
         return None
 
+    def member(self, owner: Instance, attribute: str) -> Instance | None:
+        """The object behind an attribute, where it is known what vLLM holds there."""
+        dotted = member_class(owner.dotted, attribute)
+        return Instance(dotted, True) if dotted else None
+
+    def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Instance | None:
+        """The object that a method of a known object returns, or that is a copy of one."""
+        if own_name(call.func) in ("copy", "deepcopy") and len(call.args) == 1:
+            return self.known(call.args[0], scope, depth + 1)
+        owner = self.known(call.func.value, scope, depth + 1) if isinstance(call.func, ast.Attribute) else None
+        dotted = returned_class(owner.dotted, own_name(call.func)) if owner is not None else ""
+        return Instance(dotted, True) if dotted else None
+
     def of_name(self, name: str, scope: Scope, depth: int = 0) -> Instance | None:
-        """The class of the object a name stands for here; None unless all its bindings agree."""
+        """The class of the object a name stands for here, or one of several; None unless all its bindings agree."""
         found = scope.lookup(name)
         if found is None or depth > _DEPTH:
             return None
@@ -70,7 +101,7 @@ class Instances:
         return self._known[key]
 
     def of_self(self, attribute: str, scope: Scope, depth: int = 0) -> Instance | None:
-        """The class of `self.attribute` in a method."""
+        """The class of `self.attribute` in a method, or one of several."""
         owner = class_around(scope)
         if owner is None:
             return None
@@ -80,8 +111,8 @@ class Instances:
             if isinstance(parent, ast.AnnAssign):
                 found.append(self.of_annotation(parent.annotation, use.scope))
             elif isinstance(parent, ast.Assign) and use.path[1] == "targets":
-                if not _none(parent.value):
-                    found.append(self.of_expression(parent.value, use.scope, depth + 1))
+                if not is_none(parent.value):
+                    found.append(self.known(parent.value, use.scope, depth + 1))
             else:
                 found.append(None)
         for binding in owner.bindings.get(attribute, ()):
@@ -92,29 +123,47 @@ class Instances:
                 found.append(None)
         return _agreed(found)
 
+    def annotations_of_self(self, attribute: str, scope: Scope) -> list[tuple[ast.expr, Scope]]:
+        """The annotations of `self.attribute`: of where it is set, and of a parameter that it is set to."""
+        owner = class_around(scope)
+        if owner is None:
+            return []
+        found: list[tuple[ast.expr, Scope]] = []
+        for use in self._stores.get((id(owner.node), attribute), ()):
+            parent = use.path[0]
+            if isinstance(parent, ast.AnnAssign):
+                found.append((parent.annotation, use.scope))
+            elif isinstance(parent, ast.Assign) and isinstance(parent.value, ast.Name):
+                bound = use.scope.lookup(parent.value.id)
+                arguments = [each.node for each in (bound[1] if bound else ()) if each.kind == "argument"]
+                found += [(each.annotation, use.scope) for each in arguments if getattr(each, "annotation", None)]  # type: ignore[attr-defined]
+        for binding in owner.bindings.get(attribute, ()):
+            if isinstance(binding.path[0], ast.AnnAssign):
+                found.append((binding.path[0].annotation, owner))
+        return found
+
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Instance | None:
-        """The class that an annotation names: plain, optional or quoted."""
+        """The class that an annotation names, plain, optional or quoted; of a union, the first of vLLM's."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             try:
                 return self.of_annotation(ast.parse(node.value.strip(), mode="eval").body, scope)
             except (SyntaxError, ValueError, RecursionError):
                 return None
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-            return self._one_of([node.left, node.right], scope)
-        if isinstance(node, ast.Subscript):
-            name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
-            inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-            if name in _OPTIONAL and name not in ("Type", "type"):
-                return self.of_annotation(inner[0], scope)
-            return self._one_of(inner, scope) if name == "Union" else None
+        members = [each for each in members_of(node) if not is_none(each)] if node is not None else []
+        if members and members != [node]:
+            return self._one_of(members, scope)
         if isinstance(node, ast.Name | ast.Attribute):
             dotted = self._class_named(node) or self._class_written(node, scope)
             return Instance(dotted) if dotted else None
         return None
 
     def _one_of(self, nodes: list[ast.expr], scope: Scope) -> Instance | None:
-        members = [node for node in nodes if not _none(node)]
-        return self.of_annotation(members[0], scope) if len(members) == 1 else None
+        found = [self.of_annotation(node, scope) for node in nodes]
+        first = next((instance for instance in found if instance is not None), None)
+        if first is None or len(found) == 1:
+            return first
+        names = [instance.dotted if instance is not None else "" for instance in found]
+        return Instance(first.dotted, others=tuple(name for name in dict.fromkeys(names) if name != first.dotted))
 
     def _bound(self, binding: Binding, depth: int) -> Instance | None:
         if binding.target in _OBJECTS:
@@ -123,15 +172,15 @@ class Instances:
             annotation = binding.node.annotation if isinstance(binding.node, ast.arg) else None
             return self.of_annotation(annotation, binding.scope)
         if binding.kind == "alias" and binding.value is not None:
-            return self.of_expression(binding.value.node, binding.value.scope, depth + 1)
+            return self.known(binding.value.node, binding.value.scope, depth + 1)
         if isinstance(binding.node, ast.NamedExpr):
-            return self.of_expression(binding.node.value, binding.scope, depth + 1)
+            return self.known(binding.node.value, binding.scope, depth + 1)
         parent = binding.path[0]
         if isinstance(parent, ast.AnnAssign):
             return self.of_annotation(parent.annotation, binding.scope)
         if isinstance(parent, ast.Assign) and binding.path[1] == "targets":
-            return self.of_expression(parent.value, binding.scope, depth + 1)
-        return None
+            return self.known(parent.value, binding.scope, depth + 1)
+        return self.elements.of_target(binding, depth)
 
     def _class_named(self, node: ast.expr) -> str:
         """The vllm class that a name or chain of this file means."""
@@ -154,6 +203,12 @@ class Instances:
         targets = {self._imports.get((id(binding.node), binding.name), "") for binding in (found[1] if found else ())}
         dotted = ".".join((targets.pop(), *attributes)) if len(targets) == 1 else ""
         return dotted if dotted and self.is_class(dotted) else ""
+
+    def given_by(self, call: ast.Call, scope: Scope, depth: int) -> Instance | None:
+        """An element of what a method of a known object returns."""
+        owner = self.known(call.func.value, scope, depth + 1) if isinstance(call.func, ast.Attribute) else None
+        dotted = element_class(owner.dotted, own_name(call.func)) if owner is not None else ""
+        return Instance(dotted, True) if dotted else None
 
     def is_class(self, dotted: str) -> bool:
         """Some release has a class of this name."""
@@ -193,11 +248,9 @@ def _agreed(found: list[Instance | None]) -> Instance | None:
     classes = {instance.dotted if instance else "" for instance in found}
     if len(classes) != 1 or not found or found[0] is None:
         return None
-    return Instance(found[0].dotted, all(instance is not None and instance.built for instance in found))
-
-
-def _none(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    sure = [instance for instance in found if instance is not None]
+    others = tuple(dict.fromkeys(name for instance in sure for name in instance.others))
+    return Instance(found[0].dotted, all(instance.built for instance in sure), others)
 
 
 def _replaces_itself(binding: Binding) -> bool:
@@ -213,4 +266,4 @@ def _replaces_itself(binding: Binding) -> bool:
 def _is_none(binding: Binding) -> bool:
     """The binding only says `x = None`."""
     parent = binding.path[0]
-    return isinstance(parent, ast.Assign) and _none(parent.value)
+    return isinstance(parent, ast.Assign) and is_none(parent.value)

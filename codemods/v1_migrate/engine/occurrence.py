@@ -13,6 +13,7 @@ from .context import PythonFile
 from .references import Role
 from .release_tests import taken_arm, version_guard
 from .scopes import Path
+from .tree import attributes_set
 from .verdicts import Verdict
 
 Form = Literal["import", "chain", "string", "text", "computed", "path", "attribute", "comment"]
@@ -32,6 +33,7 @@ class Occurrence:
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided
     module: bool = False  # import: of a module, whose destination is decided by what the file uses of it
+    sets: bool = False  # an assignment to it, which works though the name is not there, or a read of what the tree sets
     reason: str = ""  # why a movable name is not moved here
     roles: frozenset[Role] = frozenset()  # import: all that the name is used for in this file
     in_trial: bool = False  # import: stands in a `try` that would swallow the failure
@@ -56,6 +58,14 @@ class Finder:
     def own(self, verdict: Verdict) -> bool:
         """A fork's own name, which no release of vLLM ever had."""
         return verdict.fate == "alien" and self.file.tree.is_vllm and self.file.tree.defines(verdict.dotted)
+
+    def set_by_tree(self, verdict: Verdict) -> bool:
+        """An attribute of the tree's own, which some file of it sets on something that the target has."""
+        if verdict.fate != "alien":
+            return False
+        owner, _, name = verdict.symbol.rpartition(".")
+        there = self.file.judge.index.resolve(owner, self.file.judge.target).found
+        return bool(there) and (name in attributes_set(self.file.source.text) or self.file.tree.sets(name))
 
     def may_edit(self, occurrence: Occurrence) -> bool:
         rule = self.claim(occurrence)

@@ -80,6 +80,7 @@ class _ImportFinder(Finder):
         guard = self._guard(imported)
         trial = guards.swallowed(imported.path)
         occurrence = Occurrence(verdict, start, end, "import", "value", guard, roles=roles, in_trial=trial)
+        occurrence = replace(occurrence, sets=self.set_by_tree(verdict))
         if verdict.status == "present":
             return (occurrence, "") if roles & {"base", "patch", "isinstance"} else (None, "")
         if guard == "taken":
@@ -268,7 +269,8 @@ class _ImportFinder(Finder):
         guard = guard or self.guard_around(reference.use.path, reference.node)
         if owner_found and all(each.edits and is_bridged(each.destination) for each in owner_found):
             return None  # the bridge has it
-        occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found)
+        sets = role == "patch" or self.set_by_tree(verdict)
+        occurrence = Occurrence(verdict, start, end, "chain", role, guard, primary=not owner_found, sets=sets)
         is_moved = bool(owners) and all(id(owner) in moved for owner in owners)
         if is_moved:
             self.carried.add(id(reference))

@@ -37,7 +37,8 @@ class _Name:
     end: int
     module: str  # module it is to come from; "" for the one it comes from now
     name: str
-    comment: str = ""
+    comment: str = ""  # behind it
+    above: tuple[int, int] = (0, 0)  # the lines of comment directly above it, from the first line's start
 
     @property
     def text(self) -> str:
@@ -143,7 +144,7 @@ class Surgery:
         if not groups and not redundant and not kept_old:
             wrapped = self._wrapped(statement, tuple(edits))
             return (wrapped,) if wrapped else tuple(edits)
-        rest = self._rest(statement, names, at_home, home)
+        rest = self._rest(statement, names, at_home, home, [name for group in groups.values() for name in group])
         added = self._added(statement, groups, kept_old)
         if rest is None or added is None:
             return ()
@@ -169,7 +170,19 @@ class Surgery:
     def _name(self, alias: ast.alias, new: dict[int, str], last: int) -> _Name:
         start, end = self.span(alias)
         module, _, name = new.get(id(alias), "").rpartition(".")
-        return _Name(alias, start, end, module, name or alias.name, self._comment_behind(end, last))
+        comment = self._comment_behind(end, last)
+        return _Name(alias, start, end, module, name or alias.name, comment, self._comments_above(start))
+
+    def _comments_above(self, start: int) -> tuple[int, int]:
+        """The span of the comment lines above a name that begins its line, as far as they are indented like it."""
+        line = first = self._line_start(start)
+        indent = self.text[line:start]
+        while not indent.strip() and first:
+            above = self._line_start(first - (2 if self.text[first - 2 : first] == "\r\n" else 1))
+            if not self.text.startswith(indent + "#", above):
+                break
+            first = above
+        return first, line
 
     def _renamed(self, name: _Name) -> bool:
         return name.name != name.alias.name
@@ -215,15 +228,22 @@ class Surgery:
         to = line_end + len(self._newline_at(line_end))
         return (Edit(line_start, to, self.text[line_start:to], ""),)
 
-    def _rest(self, statement: ast.ImportFrom, names: list[_Name], staying: list[_Name], home: str) -> Edit | None:
-        """The statement itself, with the names that stay together and, if they moved, their new module."""
+    def _rest(
+        self, statement: ast.ImportFrom, names: list[_Name], staying: list[_Name], home: str, carried: list[_Name]
+    ) -> Edit | None:
+        """The statement itself, with the names that stay together and, if they moved, their new module.
+
+        `carried` are those that take the comments above them along.
+        """
         from .names_list import without  # libcst: 0.2 s, paid by files with a mixed statement only
 
         start, end = self.span(statement)
         leaving = {position for position, name in enumerate(names) if name not in staying}
         renamed = {position: name.text for position, name in enumerate(names) if self._renamed(name)}
         alone = not self.text[end : self._line_end(end)].strip()
-        code = without(self.text[start:end], leaving, renamed, alone=alone)
+        gone = [name.above for name in carried]
+        text = rewritten(self.text[start:end], start, tuple(Edit(a, b, self.text[a:b], "") for a, b in gone if a < b))
+        code = without(text, leaving, renamed, alone=alone)
         if code is None:
             return None
         if home:
@@ -262,7 +282,7 @@ class Surgery:
         rest = self.text[end:line_end]
         alone = not indent.strip() and (not rest.strip() or rest.lstrip().startswith("#"))
         if not alone:
-            if kept_old or any(name.comment for group in groups.values() for name in group):
+            if kept_old or any(name.comment or self._above(name) for group in groups.values() for name in group):
                 return None
             joined = "".join(f"; from {module} import {_listed(group)}" for module, group in groups.items())
             return [Edit(end, end, "", joined)]
@@ -287,14 +307,23 @@ class Surgery:
     ) -> str:
         comments = [name.comment for name in group if name.comment and name.comment != pragma]
         flat = f"from {module} import {_listed(group)}"
-        if len(group) == 1 and comments:
+        above = {name.name: self._above(name) for name in group if self._above(name)}
+        if len(group) == 1 and comments and not above:
             return f"{flat}  {comments[0]}" + (f"  {pragma}" if pragma else "")
         tail = f"  {pragma}" if pragma else ""
-        if not comments and len(indent + flat) <= self.limit and not (per_line and len(group) > 1):
+        if not above and not comments and len(indent + flat) <= self.limit and not (per_line and len(group) > 1):
             return flat + tail
         inner = indent + ("\t" if indent.endswith("\t") else "    ")
-        lines = "".join(f"{inner}{name.text},{'  ' + name.comment if name.comment else ''}{newline}" for name in group)
+        lines = "".join(
+            "".join(f"{inner}{remark}{newline}" for remark in above.get(name.name, ()))
+            + f"{inner}{name.text},{'  ' + name.comment if name.comment else ''}{newline}"
+            for name in group
+        )
         return f"from {module} import ({tail}{newline}{lines}{indent})"
+
+    def _above(self, name: _Name) -> list[str]:
+        """The comments directly above a name."""
+        return [line.strip() for line in self.text[slice(*name.above)].splitlines()]
 
     def _one_per_line(self, statement: ast.ImportFrom) -> bool:
         lines = {alias.lineno for alias in statement.names}

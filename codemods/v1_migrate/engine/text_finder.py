@@ -9,6 +9,7 @@ from dataclasses import replace
 from ..findings import Edit
 from . import guards
 from .bridge import bridged
+from .callshape import own_name
 from .context import PythonFile
 from .occurrence import Claim, Finder, Form, Occurrence
 from .references import Role
@@ -147,8 +148,7 @@ class TextFinder(Finder):
     def _attribute_calls(self) -> None:
         for found in self.file.model.nodes.get(ast.Call, ()):
             call: ast.Call = found.node
-            function = call.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            name = own_name(call.func)
             if name not in _ATTRIBUTE_CALLS or len(call.args) < 2:
                 continue
             literal = call.args[1]
@@ -162,10 +162,21 @@ class TextFinder(Finder):
                 if verdict.missing and not self.own(verdict) and not literal.value.startswith("__"):
                     start, end = self.file.span(literal)
                     role: Role = "value" if name in ("getattr", "hasattr") else "patch"
-                    guard = "probe" if name in ("hasattr", "getattr") else ""
+                    guard = self._guard_of(found, literal.value)
                     if verdict.movable and id(reference) in self.carried:
                         continue
-                    self.out.append(Occurrence(verdict, start, end, "attribute", role, guard))
+                    sets = isinstance(call.func, ast.Name) if name == "setattr" else self.set_by_tree(verdict)
+                    self.out.append(Occurrence(verdict, start, end, "attribute", role, guard, sets=sets))
+
+    def _guard_of(self, found: Node, name: str) -> str:
+        """Why a `getattr` or its like does not fail, though the name is gone."""
+        call: ast.Call = found.node
+        if guards.asks_for_presence(call):
+            return "probe"
+        if own_name(call.func) != "getattr":
+            return ""  # what is assigned or deleted there is a patch
+        around = self.guard_around(found.path, call)
+        return around or ("probe" if guards.probed(found.path, (name,)) else "")
 
     # `# type:` comments
 

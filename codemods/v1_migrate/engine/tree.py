@@ -16,6 +16,11 @@ _VLLM_PARTS = (  # one of these: a part of it, vendored
 )
 _COMMON_PARTS = ("config", "config.py", "core", "inputs", "outputs.py", "platforms", "plugins", "utils", "utils.py")
 """Names that any package may have: two of these, as well."""
+_SETS = re.compile(
+    r"^[ \t]*(?!self\.|cls\.)(?:\w+\.)+(\w+)[ \t]*(?::[^=\n]+)?=(?!=)"
+    r"|(?<![\w.])setattr\(\s*[\w.]+\s*,\s*[\"'](\w+)[\"']",
+    re.MULTILINE,
+)
 _ANOTHER = "another"  # stands before a package that is called vllm, and is not vLLM
 
 
@@ -29,6 +34,7 @@ class Tree:
     files: tuple[Path, ...] = ()  # the Python files of the tree
     _texts: dict[str, str] = field(default_factory=dict, repr=False)
     _packages: dict[Path, str] = field(default_factory=dict, repr=False)
+    _attributes: frozenset[str] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, root: Path, files: Iterable[Path]) -> Tree:
@@ -87,10 +93,22 @@ class Tree:
             module, _, name = module.rpartition(".")
         return False
 
+    def sets(self, attribute: str) -> bool:
+        """Some file of the tree that speaks of vllm sets an attribute of this name, on something else than self."""
+        if self._attributes is None:
+            texts = (path.read_text("utf-8", "replace") for path in self.files if path.is_file())
+            self._attributes = frozenset().union(*(attributes_set(text) for text in texts if "vllm" in text))
+        return attribute in self._attributes
+
     def _text(self, module: str) -> str:
         if module not in self._texts:
             self._texts[module] = self.own[module].read_text("utf-8", "replace")
         return self._texts[module]
+
+
+def attributes_set(text: str) -> frozenset[str]:
+    """The attributes that a text sets on modules, classes and objects: `a.b.NAME = 1`, `setattr(a.b, "NAME", 1)`."""
+    return frozenset(match[1] or match[2] for match in _SETS.finditer(text))
 
 
 def absolute(package: str, written: str) -> str:

@@ -178,9 +178,15 @@ class Curated:
         place = self._place_of(dotted, owner)
         whole = self._of_entry(place, owner, target, attention)
         new = f"{whole.new}{dotted[len(place) :]}" if whole.new else None
-        there = new is not None and (new.startswith("v1_cpu.") or bool(self._index.resolve(new, target).found))
+        there = new is not None and (new.startswith("v1_cpu.") or self._has(new, whole.new or "", target))
         kind: Kind = whole.kind if there else "gone"
         return replace(whole, old=dotted, kind=kind, new=new if there else None, gone_in=self._gone_in(dotted))
+
+    def _has(self, dotted: str, owner: str, target: str) -> bool:
+        """The target has this below the class `owner`, or what it is read off (`Enumeration.MEMBER.value`)."""
+        while (found := self._index.resolve(dotted, target).found) is None and dotted.rpartition(".")[0] != owner:
+            dotted = dotted.rpartition(".")[0]
+        return bool(found)
 
     def _of_module(self, dotted: str, owner: Entry, target: str) -> Fate | None:
         """A name of a module with a row: the namesake at the module's new place, compared in the index."""

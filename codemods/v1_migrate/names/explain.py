@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from .curated import Attention, Curated, Entry, Fate, Setting, gone_in
 from .index import Index
+from .member_settings import member_setting
 from .releases import sort_key
 
 FIRST_V1_ONLY = "0.10.0"  # the oldest target
@@ -52,9 +53,18 @@ def candidates(name: str, index: Index, curated: Curated) -> list[str]:
     last = name.rpartition(".")[2]
     defined = {dotted for release in index.releases for dotted in index.definitions(last, release)}
     modules = {m for r in index.releases for m in index.modules(r) if m.endswith(tail)}
+    found = defined | modules | _members(name, index)
     return sorted(rows, key=lambda dotted: dotted.startswith("vllm.v1.")) + sorted(
-        d for d in defined | modules if d.endswith(tail) and d not in rows
+        d for d in found if d.endswith(tail) and d not in rows
     )
+
+
+def _members(name: str, index: Index) -> set[str]:
+    """`vllm.sampling_params.SamplingParams.best_of` for `SamplingParams.best_of`."""
+    owner, _, member = name.rpartition(".")
+    last = owner.rpartition(".")[2]
+    owners = {dotted for release in index.releases for dotted in index.definitions(last, release)} if last else set()
+    return {f"{dotted}.{member}" for dotted in owners if index.known(f"{dotted}.{member}")}
 
 
 def names_like(wanted: str) -> list[str]:
@@ -97,6 +107,9 @@ def _name_text(name: str, target: str | None, index: Index, curated: Curated, at
             lines += ["", _wrapped(fate.advice)]
     elif any(index.resolve(name, r).found is False for r in targets):
         advice = curated.advice_for(name, targets[-1])
+        owner, _, member = name.rpartition(".")
+        setting = member_setting("field", owner, member) or member_setting("keyword", owner, member)
+        advice = setting.advice if setting is not None else advice
         if "v1-migrate explain" not in advice:  # which the reader has done
             lines += ["", _wrapped(advice)]
     entry = curated.entry(name)

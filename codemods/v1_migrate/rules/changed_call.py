@@ -23,6 +23,7 @@ The finding names the parameters that the target has.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses
@@ -33,6 +34,8 @@ from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
+
+_MOST_SPELLED = 12
 
 
 class ChangedCall(Rule):
@@ -66,9 +69,24 @@ class ChangedCall(Rule):
             f"vLLM {target} refuses this call of `{new}` ({'; '.join(_reasons(found))}); {written}",
             Severity.ERROR if accepted else Severity.WARNING,
             effort=Effort.MINUTES,
-            advice=f"The parameters there: `{new.rpartition('.')[2]}({spelled(found.callee.params)})`.",
+            advice=_parameters(found),
             name=found.callee.old,
         )
+
+
+def _parameters(found: Diagnosis) -> str:
+    """The target's parameters; of a long list, those that are required and those called like what it does not know."""
+    params, name = found.callee.params, found.callee.new.rpartition(".")[2]
+    if len(params) <= _MOST_SPELLED:
+        return f"The parameters there: `{name}({spelled(params)})`."
+    like = {each for alien in found.alien for each in get_close_matches(alien, [p.name for p in params], 3)}
+    required = [p for p in params if not p.default and not p.kind.startswith("var_")]
+    text = f"`{name}` has {len(params)} parameters there"
+    text += f"; required: `{spelled(required)}`" if required else "; none is required"
+    if found.alien:
+        near = ", ".join(f"`{p.name}`" for p in params if p.name in like)
+        text += f"; called alike: {near}" if near else "; none is called alike"
+    return text + "."
 
 
 def _lacks_only(found: Diagnosis) -> bool:
@@ -89,6 +107,7 @@ def _reasons(found: Diagnosis) -> Iterator[str]:
     if found.stuck:
         yield found.stuck
     if found.misfit.missing:
-        yield "missing " + ", ".join(f"`{name}`" for name in found.misfit.missing)
+        missing = "missing " + ", ".join(f"`{name}`" for name in found.misfit.missing)
+        yield missing + (f", where what is meant for `{found.displaced}` stands" if found.displaced else "")
     if found.misfit.repeated:
         yield "given twice: " + ", ".join(f"`{name}`" for name in found.misfit.repeated)

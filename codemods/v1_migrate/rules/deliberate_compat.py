@@ -3,7 +3,8 @@
 ## What it does
 Says so, as information, and leaves the code alone. A version test is one that tells vLLM's releases or engines apart:
 of the version, of what a module or class of vLLM has, of which old name could be imported. That another object has an
-attribute, or that vllm is installed, is none; nor does a test guard the arm that the target takes. A `try` whose
+attribute, or that vllm is installed, is none; nor does a test guard the arm that the target takes, and `getattr`
+without a default asks for nothing: it fails where the name is gone. A `try` whose
 handler only notes the failure counts where the next `try`, or a test of the name, imports what took its place.
 
 ## Why
@@ -45,6 +46,7 @@ class DeliberateCompat(Rule):
     id = "V1M010"
     slug = "deliberate-compat"
     summary = "old name is guarded: deliberate compatibility code"
+    of_the_text = True
     severity = Severity.INFO
     order = 0
 

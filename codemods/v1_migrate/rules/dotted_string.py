@@ -40,6 +40,7 @@ class DottedString(Rule):
     id = "V1M002"
     slug = "moved-path-in-string"
     summary = "string spells the path of a name that lives elsewhere on the target"
+    of_the_text = True
     safety = Safety.BRIDGE
 
     def claims(self, occurrence: Occurrence) -> bool:

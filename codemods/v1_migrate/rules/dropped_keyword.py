@@ -6,6 +6,9 @@ target and with the target's. Arguments that asked for nothing (None, False, wha
 arguments behind a parameter that left the middle of the list get their names; a keyword whose meaning lives on under
 another name is translated. An argument that carried a value is reported with what to do instead.
 
+Keywords are found on their other ways to the call, too: `**` of a dictionary that the file writes (`{...}`,
+`dict(...)`, a name with one of them), `functools.partial`, `super().__init__`, and calls of a subclass of the file.
+
 ## Why
 `blocksparse_params` left the middle of a positional list: what stands behind it would silently be taken for something
 else. The other dropped keywords are a TypeError when the line is reached, not when the file is imported.
@@ -34,17 +37,23 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.call_check import Diagnosis, diagnoses
-from ..engine.member_settings import member_setting
+from ..engine.call_check import Diagnosis, diagnoses, means_nothing, parameter_names
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from ..names.curated import Curated
-from .dropped_values import ADVICE
+from ..names.member_settings import member_setting
+from .dropped_values import ADVICE, RENAMED
 from .metadata_builder import handled_elsewhere
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
+
+_UNKNOWING = (
+    "Leave it out if the value can only be None, False or what was the default.",
+    "Leave it out, or find what took its place in the release notes.",
+)
+_MOST_NAMED = 6
 
 
 class DroppedKeyword(Rule):
@@ -91,12 +100,31 @@ class DroppedKeyword(Rule):
                 self.id,
                 start,
                 end,
-                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}; here it carries a value"
+                f"`{found.callee.new}` does not take `{name}` on vLLM {file.judge.target}"
+                + ("" if means_nothing(name, value) else "; here it carries a value")
                 + (f", and {lacking} is missing" if lacking else ""),
                 Severity.ERROR,
-                advice=advice_for(found.callee.new, name, value),
+                advice=self._advice(found, name, value),
                 name=found.callee.old,
             )
+
+    def _advice(self, found: Diagnosis, name: str, value: ast.expr) -> str:
+        """Of what no edit settles, such as a dictionary that several calls may be given."""
+        if means_nothing(name, value):
+            return "Leave it out: the value asks for nothing."
+        new = RENAMED.get(name, "")
+        if new in parameter_names(found.callee.params) and name not in ADVICE:
+            return f"It is `{new}` there."
+        words = advice_for(found.callee.new, name, value)
+        before = [params for _, params in (*found.callee.of_v0, *found.callee.of_v1) if name in parameter_names(params)]
+        if words not in _UNKNOWING or not before:
+            return words
+        added = [p.name for p in found.callee.params if p.name not in {old.name for old in before[-1]}]
+        listed = ", ".join(f"`{each}`" for each in added if not each.startswith("_"))
+        required = any(p.name == name and not p.default for p in before[-1])
+        new_there = f"It takes {listed} there, which older releases do not." if 0 < len(added) <= _MOST_NAMED else ""
+        advice = "It was required before: something else tells the callee now." if required else words
+        return f"{advice} {new_there}".strip()
 
 
 def _deeds(found: Diagnosis) -> str:
@@ -123,5 +151,5 @@ def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:
     elif field is not None:  # what a reader of the field is told
         words = field.advice or words
     if not words and value is not None and not isinstance(value, ast.Constant):
-        words = "Leave it out if the value can only be None, False or what was the default."
-    return words or "Leave it out, or find what took its place in the release notes."
+        words = _UNKNOWING[0]
+    return words or _UNKNOWING[1]

@@ -36,6 +36,7 @@ from .rule import Rule
 
 if TYPE_CHECKING:
     from ..engine.context import PythonFile
+    from ..engine.scopes import Use
 
 REACHED = frozenset({"driver_worker", "driver_model_runner"})  # whatever they are attributes of
 _INSIDES = {"model_executor", *REACHED}
@@ -54,14 +55,10 @@ class EngineInternals(Rule):
     summary = "reaches into the engine's insides, which live in another process on V1"
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
-        if file.module.partition(".")[0] == "vllm" and file.tree.is_vllm:
-            return  # vLLM's own code owns its insides
-        if "vllm" not in file.source.text.lower():
-            return  # other engines have executors and workers, too
         for use in file.model.uses:
             if len(use.attributes) < 1:
                 continue
-            reached = self._reached(use.name, use.attributes, file)
+            reached = reached_insides(use, file)
             if reached:
                 start, end = file.span(use.node)
                 guarded = probed(use.path, use.attributes)
@@ -75,24 +72,26 @@ class EngineInternals(Rule):
                     advice=_of_the_engine((use.name, *use.attributes), file) or TO_THE_WORKERS,
                 )
 
-    def _reached(self, name: str, attributes: tuple[str, ...], file: PythonFile) -> str:
-        chain = (name, *attributes)
-        if (
-            name.startswith("vllm")
-            and file.references.imports
-            and any(i.local == name for i in file.references.imports)
-        ):
-            return ""  # a module path, which other rules follow
-        for before, attribute in zip(chain, attributes, strict=False):
-            if attribute in REACHED:
-                return f"`{attribute}`, which is in another process on V1"
-            if attribute == "model_executor" and before in _ENGINES:
-                return "the engine's `model_executor`, which is in another process on V1"
-            if before == "llm_engine" or (before in _ENGINES and attribute in _OF_V0 and file.references.imports):
-                old = f"{_LLM_ENGINE}.{attribute}"
-                if file.judge.known(old) and file.judge.judge(old).missing:
-                    return f"`{before}.{attribute}`, which V1's engine does not have"
-        return ""
+
+def reached_insides(use: Use, file: PythonFile) -> str:
+    """What of the engine's insides a chain reaches, in words; "" for none."""
+    name, attributes = use.name, use.attributes
+    if file.module.partition(".")[0] == "vllm" and file.tree.is_vllm:
+        return ""  # vLLM's own code owns its insides
+    if "vllm" not in file.source.text.lower():
+        return ""  # other engines have executors and workers, too
+    if name.startswith("vllm") and any(imported.local == name for imported in file.references.imports):
+        return ""  # a module path, which other rules follow
+    for before, attribute in zip((name, *attributes), attributes, strict=False):
+        if attribute in REACHED:
+            return f"`{attribute}`, which is in another process on V1"
+        if attribute == "model_executor" and before in _ENGINES:
+            return "the engine's `model_executor`, which is in another process on V1"
+        if before == "llm_engine" or (before in _ENGINES and attribute in _OF_V0 and file.references.imports):
+            old = f"{_LLM_ENGINE}.{attribute}"
+            if file.judge.known(old) and file.judge.judge(old).missing:
+                return f"`{before}.{attribute}`, which V1's engine does not have"
+    return ""
 
 
 def _of_the_engine(chain: tuple[str, ...], file: PythonFile) -> str:

@@ -37,6 +37,7 @@ class GoneName(Rule):
     id = "V1M004"
     slug = "gone-name"
     summary = "name does not exist on the target"
+    of_the_text = True
     order = 90
 
     def claims(self, occurrence: Occurrence) -> bool:

@@ -1,10 +1,11 @@
 """A field or method of an object whose class lost it, or means something else by it.
 
 ## What it does
-Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self) and
-looks each attribute up on the target's class: reads, writes, `dataclasses.replace`. In a subclass it looks up what is
-read through `super()`, and the methods called on `self` and `cls` that no class of the file has. What only changed its
-name, or can be computed from the object alone, is rewritten; everything else is reported with the formula.
+Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
+elements of `list[Class]`, what `LLM.generate` and its like return) and looks each attribute up on the target's class:
+reads, writes, `dataclasses.replace`. In a subclass it looks up what is read through `super()`, and the methods called
+on `self` and `cls` that no class of the file has. What only changed its name, or can be computed from the object alone,
+is rewritten; everything else is reported with the formula.
 
 ## Why
 An import that was moved says nothing about `metadata.prefill_metadata.seq_lens_tensor` four hundred lines further down.
@@ -27,7 +28,7 @@ def chunked(config: SchedulerConfig) -> bool:
 ## Safety
 *v1* for renames and expressions. The fields of `TorchSDPAMetadata` have no equals in `CPUAttentionMetadata`, which
 describes prefills and decodes together: a finding says how each is derived. An annotated object may be of a subclass
-of yours that keeps the field: such a finding is a warning.
+of yours that keeps the field: such a finding is a warning. So is one about `A | B`, unless B has the field.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.callees import callees_of
+from ..engine.chains import Named, asked_for_its_class, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
 from ..engine.inherited import inherited
 from ..engine.instances import Instance, Instances, instances_of
-from ..engine.member_settings import member_setting, renamed_to
 from ..engine.rebuild import begin
 from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param
-from .engine_internals import REACHED
+from ..names.member_settings import member_setting, renamed_to
+from .engine_internals import REACHED, reached_insides
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
 from .metadata_family import FORMULAS, SAME_NAME, family_of
@@ -80,11 +82,14 @@ class MetadataField(Rule):
             finding = self._use(file, use, instances) if use.attributes else None
             if finding is None or version_guard(file, use.path, use.node):
                 continue
+            if file.settings.selected("V1M008") and reached_insides(use, file):
+                continue
             if not probed(use.path, use.attributes):
                 yield finding
         yield from self._inherited(file)
         for found in file.model.nodes.get(ast.Call, ()):
             yield from self._replace(file, found, instances)
+            yield from self._getattr(file, found, instances)
 
     def _inherited(self, file: PythonFile) -> Iterator[Finding]:
         spoken: set[tuple[str, str, bool]] = set()
@@ -114,17 +119,30 @@ class MetadataField(Rule):
         chain = chain_nodes(use)
         for position, attribute in enumerate(rest):
             node = chain[len(chain) - len(rest) + position]
-            finding = self._attribute(file, instance, attribute, node, use)
+            if instance.others and (asked_for_its_class(use) or _another_has(file.judge, instance, attribute)):
+                return None
+            finding = self._attribute(file, instance, node)
             if finding is not None:
                 return finding
             if family_of(instance.dotted) != "cpu" or attribute not in _SAME_OBJECT:
-                return None
+                inner = instances.member(instance, attribute)
+                if inner is None:
+                    return None
+                instance = inner
         return None
 
-    def _attribute(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, use: Use
-    ) -> Finding | None:
-        judge = file.judge
+    def _getattr(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
+        literal = read_by_getattr(found.node)
+        instance = instances.of_expression(found.node.args[0], found.scope) if literal is not None else None
+        if literal is None or instance is None:
+            return
+        finding = self._attribute(file, instance, literal)
+        guarded = version_guard(file, found.path, found.node) or probed(found.path, (attribute_of(literal),))
+        if finding is not None and not guarded:
+            yield finding
+
+    def _attribute(self, file: PythonFile, instance: Instance, node: Named) -> Finding | None:
+        judge, attribute = file.judge, attribute_of(node)
         owner = judge.judge(instance.dotted)
         new = instance.dotted if owner.status == "present" else owner.new
         if (
@@ -143,13 +161,12 @@ class MetadataField(Rule):
             and family_of(new) == "cpu"
             and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
         ):
-            return self._other_meaning(file, instance, attribute, node, new)
+            return self._other_meaning(file, instance, node, new)
         member = lost_member(judge, instance.dotted, new, attribute)
         return self._gone(file, instance, member, node, new) if member else None
 
-    def _other_meaning(
-        self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str
-    ) -> Finding | None:
+    def _other_meaning(self, file: PythonFile, instance: Instance, node: Named, new: str) -> Finding | None:
+        attribute = attribute_of(node)
         if attribute not in SAME_NAME:
             return None
         start, end = name_span(file, node)
@@ -158,26 +175,28 @@ class MetadataField(Rule):
             Severity.WARNING, effort=Effort.HOURS, advice=f"There {SAME_NAME[attribute]}.", name=instance.dotted,
         )  # fmt: skip
 
-    def _gone(self, file: PythonFile, instance: Instance, lost: str, node: ast.Attribute, new: str) -> Finding:
+    def _gone(self, file: PythonFile, instance: Instance, lost: str, node: Named, new: str) -> Finding:
         judge = file.judge
         start, end = name_span(file, node)
-        attribute, member = node.attr, judge.judge(lost)
+        attribute, member = attribute_of(node), judge.judge(lost)
         family = family_of(instance.dotted)
-        replacement = self._replacement(file, instance, attribute, node, new)
+        replacement = self._replacement(file, instance, node, new)
         owner = lost.rpartition(".")[0]
         setting = member_setting("field", owner, attribute) or member_setting("keyword", new, attribute)
         advice = setting.advice if setting is not None else member.advice
         if family in ("cpu", "abstract") and attribute in FORMULAS:
             advice = f"On V1: {FORMULAS[attribute]}."
         edits: tuple[Edit, ...] = ()
-        if replacement and file.allowed(self.id, instance.dotted):
+        if replacement and not instance.others and file.allowed(self.id, instance.dotted):
             edits = (Edit(start, end, attribute, replacement),)
         old_name, new_name = instance.dotted.rpartition(".")[2], new.rpartition(".")[2]
         text = f"`{new}` has no `{attribute}` on vLLM {judge.target}"
         if old_name != new_name and family is None:
             text = f"`{instance.dotted}` is `{new}` on vLLM {judge.target}, which has no `{attribute}`"
-        certain = instance.built or bool(edits) or family != "abstract"
-        if not certain:
+        certain = (instance.built or bool(edits) or family != "abstract") and not instance.others
+        if instance.others:
+            text += "; the annotation allows another class, too"
+        elif not certain:
             text += "; a subclass of yours may still have it"
         return file.finding(
             self.id,
@@ -189,13 +208,13 @@ class MetadataField(Rule):
             effort=Effort.MINUTES,
             advice="" if edits else advice,
             name=instance.dotted,
-            primary=judge.judge(instance.dotted).fate != "contract",
+            primary=judge.judge(instance.dotted).fate != "contract" or not _imported(file, instance.dotted),
             edits=edits,
         )
 
-    def _replacement(self, file: PythonFile, instance: Instance, attribute: str, node: ast.Attribute, new: str) -> str:
+    def _replacement(self, file: PythonFile, instance: Instance, node: Named, new: str) -> str:
         """What to write instead of the attribute's name; "" where a person has to."""
-        judge = file.judge
+        judge, attribute = file.judge, attribute_of(node)
         start, end = name_span(file, node)
         if file.source.text[start:end] != attribute:
             return ""
@@ -209,7 +228,8 @@ class MetadataField(Rule):
             return renamed
         expression = _COMMON_READS.get(attribute, "") if family_of(instance.dotted) == "common" else ""
         first = expression.partition(".")[0].partition("(")[0]
-        if expression and isinstance(node.ctx, ast.Load) and judge.index.resolve(f"{new}.{first}", judge.target).found:
+        loads = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+        if expression and loads and judge.index.resolve(f"{new}.{first}", judge.target).found:
             return expression
         return ""
 
@@ -244,6 +264,17 @@ class MetadataField(Rule):
             )  # fmt: skip
 
 
+def _imported(file: PythonFile, dotted: str) -> bool:
+    """The file names the class itself, so that a finding on the import speaks of it."""
+    return any(imported.dotted == dotted for imported in file.references.imports)
+
+
+def _another_has(judge: Judge, instance: Instance, attribute: str) -> bool:
+    """Another class of vLLM's that the annotation allows has the attribute."""
+    others = (judge.judge(name).new or name for name in instance.others if name)
+    return any(judge.index.resolve(f"{other}.{attribute}", judge.target).found is not False for other in others)
+
+
 def _same(judge: Judge, one: str, other: str) -> bool:
     """Two names of the target mean one class."""
     first, second = judge.index.resolve(one, judge.target), judge.index.resolve(other, judge.target)
@@ -268,28 +299,3 @@ def _is_replace(call: ast.Call, found: Node) -> bool:
     bindings = found.scope.lookup(name.id)
     targets = {binding.target for binding in (bindings[1] if bindings else ())}
     return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})
-
-
-def owner_of(use: Use, instances: Instances) -> tuple[Instance | None, tuple[str, ...]]:
-    """The typed object that a chain starts from, and the attributes behind it."""
-    if use.name == "self":
-        return instances.of_self(use.attributes[0], use.scope), use.attributes[1:]
-    if not use.name:
-        return None, ()
-    return instances.of_name(use.name, use.scope), use.attributes
-
-
-def chain_nodes(use: Use) -> list[ast.Attribute]:
-    """The attribute nodes of a chain, first attribute first."""
-    nodes: list[ast.Attribute] = []
-    node: ast.expr = use.node
-    while isinstance(node, ast.Attribute):
-        nodes.append(node)
-        node = node.value
-    return nodes[::-1]
-
-
-def name_span(file: PythonFile, node: ast.Attribute) -> tuple[int, int]:
-    """Where the attribute's own name stands."""
-    _, end = file.span(node)
-    return end - len(node.attr), end

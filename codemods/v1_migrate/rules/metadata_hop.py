@@ -34,11 +34,11 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.chains import chain_nodes, owner_of
 from ..engine.instances import Instance, Instances, instances_of
 from ..engine.scopes import Use
 from ..findings import Edit, Finding, Safety, Severity
 from .metadata_family import family_of
-from .metadata_field import chain_nodes, owner_of
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class MetadataHop(Rule):
         if instance is None and use.name and use.name != "self":
             instance, first = _kept_hop(use, instances)
             rest = use.attributes
-        if instance is None or family_of(instance.dotted) != "cpu" or isinstance(use.node.ctx, ast.Store):  # type: ignore[attr-defined]
+        if instance is None or instance.others or family_of(instance.dotted) != "cpu":
+            return
+        if isinstance(use.node, ast.Attribute) and isinstance(use.node.ctx, ast.Store):
             return
         nodes = chain_nodes(use)[-len(rest) :] if rest else []
         for node in nodes:

@@ -44,6 +44,7 @@ class MovedName(Rule):
     id = "V1M001"
     slug = "moved-name"
     summary = "name lives elsewhere on the target"
+    of_the_text = True
     safety = Safety.BRIDGE
 
     def claims(self, occurrence: Occurrence) -> bool:
@@ -53,7 +54,8 @@ class MovedName(Rule):
         if occurrence.destination and not is_bridged(occurrence.destination):
             return occurrence.module or verdict.fate != "contract"
         whole = bool(verdict.new) or verdict.symbol == verdict.dotted
-        return verdict.missing and verdict.fate == "moved" and whole and occurrence.form in ("import", "chain")
+        forms = ("import", "chain", "attribute")
+        return verdict.missing and verdict.fate == "moved" and whole and occurrence.form in forms
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict

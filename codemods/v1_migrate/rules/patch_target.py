@@ -2,7 +2,8 @@
 
 ## What it does
 Reports assignments to attributes of vllm modules and classes, `setattr`, and `mock.patch` targets, where the thing
-patched is not what it was.
+patched is not what it was. What the tree sets on a module or class of vLLM, and no release ever had, is its own: that
+is information, as are reads of it (V1M005).
 
 ## Why
 A patch on a stale path does nothing, or fails far from its cause. A patch on a moved class works only if the method
@@ -43,6 +44,7 @@ class PatchTarget(Rule):
     id = "V1M006"
     slug = "patch-target"
     summary = "patched object moved, changed or is gone"
+    of_the_text = True
     order = 20
 
     def claims(self, occurrence: Occurrence) -> bool:
@@ -53,6 +55,8 @@ class PatchTarget(Rule):
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
+        if occurrence.sets and verdict.fate == "alien" and verdict.symbol == verdict.dotted:
+            return self._own(occurrence, file)
         carried = (
             verdict.movable and not occurrence.reason and occurrence.form == "chain"
         )  # the import's edit takes the patch along
@@ -82,4 +86,12 @@ class PatchTarget(Rule):
             effort=Effort.HOURS,
             advice=advice,
             name=verdict.symbol,
+        )
+
+    def _own(self, occurrence: Occurrence, file: PythonFile) -> Finding:
+        """An assignment to what vLLM never had: it makes an attribute, and fails nowhere."""
+        message = f"sets `{occurrence.dotted}`, which no known release of vLLM has: an attribute of your own"
+        advice = "If it was meant to replace something of vLLM's, nothing there reads it."
+        return file.finding(
+            self.id, occurrence.start, occurrence.end, message, Severity.INFO, advice=advice, name=occurrence.dotted
         )

@@ -37,6 +37,7 @@ class Rule:
     safety: ClassVar[Safety] = Safety.MANUAL  # the best that its edits can be
     phase: ClassVar[Phase] = Phase.NAMES
     folds: ClassVar[bool] = False  # its edits may take away names that nothing reads any more
+    of_the_text: ClassVar[bool] = False  # what it says of a name gives way to what the edited text says
     order: ClassVar[int] = 50  # claims are asked in this order, lowest first
 
     def claims(self, occurrence: Occurrence) -> bool:

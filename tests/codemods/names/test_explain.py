@@ -82,3 +82,10 @@ def test_the_attention_names_go_where_they_are_asked_to() -> None:
     for text in said:
         old, new = "  vllm.attention.backends.torch_sdpa.", "  vllm.v1.attention.backends.cpu_attn."
         assert 0 < text.index(old) < text.index(new)
+
+
+def test_a_member_is_found_by_its_class_and_told_what_to_do() -> None:
+    text = explain("SamplingParams.best_of")
+    assert text.startswith("vllm.sampling_params.SamplingParams.best_of\n")
+    assert "gone in 0.12.0" in text
+    assert "ask for n" in text

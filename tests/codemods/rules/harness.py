@@ -14,7 +14,10 @@ from v1_migrate.engine.scopes import walk
 from v1_migrate.engine.tree import Tree
 from v1_migrate.engine.verify import lost_names, unbound_names
 from v1_migrate.findings import Finding
+from v1_migrate.rules import all_rules
 from v1_migrate.source import Source
+
+OF_NAMES = {rule.id for rule in all_rules() if rule.of_the_text}
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,10 @@ def _guarantees(
     second = Source.from_bytes(after.encode(), source.rel, python=kind in (Kind.PYTHON, Kind.STUB))
     again = analyser.source(second, kind, module, module.rpartition(".")[0])
     assert again.new_text is None, "a second run changed the text again"
+    left, said = (
+        {(f.line, f.rule, f.message) for f in each if not f.fixed} for each in (outcome.findings, again.findings)
+    )
+    assert said <= left, "the next run says more"
+    lines = {line for line, _, _ in said}
+    contradicted = {each for each in left - said if each[1] in OF_NAMES and each[0] in lines}
+    assert not contradicted, "the next run says something else of the names on a line"

@@ -177,3 +177,25 @@ def test_a_call_that_was_edited_halfway_is_still_refused() -> None:
 def test_a_call_with_hardly_an_argument_is_a_sketch() -> None:
     text = "from vllm.v1.core.sched.output import SchedulerOutput\n\nx = SchedulerOutput(finished_req_ids=set())\n"
     assert not rewrite(text, "0.32.0").said("V1M113")
+
+
+def test_a_run_says_of_the_other_arm_what_the_next_run_says() -> None:
+    text = dedent(
+        """
+        try:
+            from vllm.entrypoints.openai.protocol import LoadLoRAAdapterRequest
+        except ImportError:
+            from vllm.entrypoints.openai.protocol import LoadLoraAdapterRequest as LoadLoRAAdapterRequest
+
+        request = LoadLoRAAdapterRequest()
+        """
+    )
+    outcome = rewrite(text, "0.32.0")
+    assert "from vllm.entrypoints.serve.lora.protocol import LoadLoRAAdapterRequest\n" in outcome.text
+    assert outcome.open == []
+    assert 4 in outcome.lines("V1M010")
+
+
+def test_that_a_moved_name_had_another_contract_is_said_by_the_run_that_moves_it() -> None:
+    outcome = rewrite("from vllm.worker.worker import Worker\n\n\nclass Mine(Worker): ...\n", "0.32.0")
+    assert [found.line for found in outcome.said("V1M003") if not found.fixed] == [4]

@@ -53,3 +53,10 @@ def test_left_alone(text: str) -> None:
 def test_the_advice_goes_by_what_is_reached(chain: str, advice: str) -> None:
     (found,) = rewrite(f"import vllm\n\nx = {chain}\n").said("V1M008")
     assert advice in found.advice
+
+
+def test_a_lost_member_of_an_engine_is_one_finding() -> None:
+    text = "from vllm import LLMEngine\n\n\ndef f(engine: LLMEngine):\n    return engine.scheduler[0]\n"
+    assert [finding.rule for finding in rewrite(text, "0.32.0").findings] == ["V1M008"]
+    other = text.replace("engine:", "e:").replace("return engine", "return e")
+    assert [finding.rule for finding in rewrite(other, "0.32.0").findings] == ["V1M102"]

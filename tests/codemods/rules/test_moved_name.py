@@ -39,11 +39,9 @@ REWRITTEN = [
         )
         """,
         """
-        from vllm.sequence import (
-            IntermediateTensors,  # stays
-            # log probabilities
-        )
+        from vllm.sequence import IntermediateTensors  # stays
         from vllm.logprobs import (
+            # log probabilities
             Logprob,  # goes
             SampleLogprobs,
         )
@@ -411,3 +409,27 @@ def test_a_fork_s_own_name_is_no_finding(tmp_path: Path) -> None:
     tree = Tree(tmp_path, (root,), {"vllm": root / "__init__.py", "vllm.lakeside": root / "lakeside.py"})
     assert rewrite(text, tree=tree, module="vllm.pier").findings == ()
     assert rewrite(text).findings
+
+
+@pytest.mark.parametrize("attribute", ["value", "name", "name.lower()"])
+def test_the_value_of_a_member_moves_with_its_enumeration(attribute: str) -> None:
+    text = f"from {{}} import UpdateMode\n\nprint(UpdateMode.INSERT.{attribute})\n"
+    outcome = rewrite(text.format("vllm.multimodal.processing"), "0.32.0")
+    assert outcome.text == text.format("vllm.multimodal.processing.processor")
+    assert outcome.open == []
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_comments_above_a_name_go_along(newline: str) -> None:
+    lines = [
+        "from vllm.sequence import (",
+        "    # two lines",
+        "    # of it",
+        "    Logprob,",
+        "    IntermediateTensors,",
+        ")",
+        "",
+    ]
+    outcome = rewrite(newline.join(lines), "0.32.0")
+    wanted = ["from vllm.sequence import IntermediateTensors", "from vllm.logprobs import (", *lines[1:4], ")", ""]
+    assert outcome.text == newline.join(wanted)

@@ -245,7 +245,7 @@ REFUSED = [
 def test_refused(target: str, text: str, words: str) -> None:
     (found,) = rewrite(text, target).said("V1M113")
     assert words in found.message
-    assert "The parameters there" in found.advice
+    assert "parameters there" in found.advice
 
 
 LEFT_ALONE = [
@@ -349,3 +349,38 @@ def test_ray_is_asked_for_by_hand_where_the_value_is_not_plain(arguments: str) -
     assert outcome.text == text
     (found,) = outcome.said("V1M112")
     assert 'distributed_executor_backend="ray"' in found.advice
+
+
+def test_a_call_that_lacks_an_argument_is_reported_and_not_edited_halfway() -> None:
+    text = "from vllm import _custom_ops as ops\n\nops.swap_blocks(a, b, m)\n"
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    assert outcome.said("V1M112") == []
+    (found,) = outcome.said("V1M113")
+    assert "missing `block_size_in_bytes`, where what is meant for `block_mapping` stands" in found.message
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        pytest.param(
+            "EngineArgs(modell=1)",
+            "`EngineArgs` has 256 parameters there; none is required; called alike: `model",
+            id="a long list",
+        ),
+        pytest.param(
+            "LLMEngine(nothing=1)", "The parameters there: `LLMEngine(vllm_config, executor_class", id="a short list"
+        ),
+    ],
+)
+def test_the_parameters_that_matter_are_named(call: str, words: str) -> None:
+    (found,) = rewrite(f"from vllm import EngineArgs, LLMEngine\n\n{call}\n", "0.32.0").said("V1M113")
+    assert words in found.advice
+    assert len(found.advice) < 300
+
+
+def test_what_was_required_is_not_to_be_left_out() -> None:
+    text = "from vllm.v1.worker.block_table import MultiGroupBlockTable\n\nMultiGroupBlockTable(max_model_len=n)\n"
+    (found,) = rewrite(text, "0.32.0").said("V1M112")
+    assert "It was required before" in found.advice
+    assert "`slot_mapping_modes`" in found.advice

@@ -531,3 +531,28 @@ def test_a_function_that_only_v0_made_a_generator_stays_one(body: str, stays: bo
     done = rewrite(text, folds=True)
     assert ("VLLM_USE_V1" in done.text) is stays
     assert any("put a `yield`" in finding.advice for finding in done.said("V1M201")) is stays
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("if envs.VLLM_USE_V1:  # why\n    a()\n", "# why\na()\n", id="behind the test"),
+        pytest.param("if not envs.VLLM_USE_V1:\n    b()\nelse:  # why\n    a()\n", "# why\na()\n", id="behind else"),
+        pytest.param("if envs.VLLM_USE_V1:  # V1 only\n    a()\n", "a()\n", id="of the engine, which goes"),
+        pytest.param("if not envs.VLLM_USE_V1:  # why\n    b()\na()\n", "a()\n", id="of what goes"),
+        pytest.param(
+            "x = 1\nif envs.VLLM_USE_V1:  # why\n    a()  # b\n", "x = 1\n# why\na()  # b\n", id="and of what stays"
+        ),
+        pytest.param(
+            "try:\n    if not envs.VLLM_USE_V1:\n        b()\nfinally:\n    pass\na()\n", "a()\n", id="a try of nothing"
+        ),
+        pytest.param(
+            "try:\n    if not envs.VLLM_USE_V1:\n        b()\nfinally:\n    c()\n",
+            "try:\n    pass\nfinally:\n    c()\n",
+            id="a try that does something at its end",
+        ),
+    ],
+)
+def test_comments_of_what_stays_stay(before: str, after: str) -> None:
+    outcome = rewrite("from vllm import envs\n" + before, "0.32.0", folds=True)
+    assert outcome.text == after

@@ -32,3 +32,9 @@ def test_the_advice_names_a_place_to_look(line: str, says: list[str]) -> None:
 def test_a_name_that_many_modules_define_says_nothing() -> None:
     (finding,) = rewrite("from vllm.nowhere import init_logger_x, logger\n").said("V1M005")[1:]
     assert "Of the same name" not in finding.advice
+
+
+def test_what_the_builds_for_cpus_lack_is_said_to_be_that() -> None:
+    (found,) = rewrite("from vllm.vllm_flash_attn.fa_utils import get_flash_attn_version\n", "0.32.0").said("V1M005")
+    assert "`vllm.v1.attention.backends.fa_utils.get_flash_attn_version`" in found.advice
+    assert "builds for CPUs" in found.advice

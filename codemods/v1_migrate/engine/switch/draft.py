@@ -14,6 +14,11 @@ _BLANKS = re.compile(r"[ \t\f]*")
 _OF_THE_SWITCH = re.compile(r"\bv[01]\b|VLLM_USE_V1|use_v1|environment variable|env var|monkeypatch", re.IGNORECASE)
 
 
+def of_the_switch(comment: str) -> bool:
+    """The comment speaks of the engines, and means nothing once there is one."""
+    return _OF_THE_SWITCH.search(comment) is not None
+
+
 @dataclass(slots=True)
 class Draft:
     """What shall happen to a text. Lines are counted from 1, offsets in characters."""
@@ -126,7 +131,7 @@ class Draft:
         while self.comment_only(line - count - 1) and self.indentation(line - count - 1) == self.indentation(line):
             count += 1
         block = "\n".join(self.source.line(line - above) for above in range(1, count + 1))
-        return count if _OF_THE_SWITCH.search(block) else 0
+        return count if of_the_switch(block) else 0
 
     def _comment_between(self, start: int, end: int) -> bool:
         return any(start <= span[0] < end for span in self.tokens.comments.values())

@@ -7,13 +7,18 @@ from collections.abc import Callable
 
 from ..context import PythonFile
 from .actions import Action, Actions
-from .draft import Draft
+from .draft import Draft, of_the_switch
 from .expressions import READ, SET_TO_V0, Expressions
 from .tokens import Tokens
 from .values import Values, pure
 
 Block = list[ast.stmt]
 BLOCKS = ("body", "orelse", "finalbody")
+
+_UNREACHED = (
+    "V1 leaves the block before this: nothing from here to its end runs. It stays, since more than reading it may hang "
+    "on it (a `yield`, a name that is local by it), or it is long; delete it by hand"
+)
 
 
 class Statements:
@@ -55,7 +60,7 @@ class Statements:
             for statement in rest:
                 self.doom(statement)
         else:
-            self.expressions.report(READ, rest[0], False, "nothing from here to the end of the block is reached on V1")
+            self.expressions.report(READ, rest[0], False, _UNREACHED)
             self.block(rest)
 
     def statement(self, statement: ast.stmt) -> None:
@@ -301,10 +306,19 @@ class Statements:
                 draft.delete_lines(first + 1, header, tight=True)
         above = draft.remarks_above(first) if isinstance(statement, ast.With | ast.AsyncWith) else 0
         if instead is None:
-            draft.delete_lines(first - above, header, tight=True)
+            draft.delete_lines(first - above, header - 1 if self._comment_stays(header) else header, tight=True)
         end = self.arm_end(arm)
         draft.shift(header + 1, end, outer, draft.indentation(start))
         draft.delete_lines(end + 1, last)
+
+    def _comment_stays(self, header: int) -> bool:
+        """The comment behind `if V1:` or `else:` gets the line to itself, unless it only speaks of the switch."""
+        draft = self.draft
+        start, end = self.tokens.comments.get(header, (0, 0))
+        if start == end or of_the_switch(self.file.source.text[start:end]):
+            return False
+        draft.delete(draft.line_start(header) + draft.indentation(header), start)
+        return True
 
     def _colon_before(self, arm: Block) -> int:
         index = self.tokens.before(self.start(arm[0]))

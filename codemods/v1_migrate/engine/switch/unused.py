@@ -54,7 +54,7 @@ class Unused:
         imports = Imports(self.file, self.draft, self.statements, self)
         containers = Containers(self.file, self.names, self.draft, self.statements)
         steps = (
-            self._withs, containers.drop, self._parameters, self._fixtures, self._assignments, imports.drop
+            self._withs, self._tries, containers.drop, self._parameters, self._fixtures, self._assignments, imports.drop
         )  # fmt: skip
         for _ in range(_MAX_ROUNDS):
             changed = self.statements.settle(body)
@@ -115,6 +115,18 @@ class Unused:
                 self.statements.unwrap(node, node.body)
             else:
                 self._drop_with_items(node, doomed)
+        return changed
+
+    def _tries(self) -> bool:
+        """`try: ... finally: pass` of which nothing is left goes."""
+        changed = False
+        for found in self.file.model.every(ast.Try):
+            node, remaining = found.node, self.statements.remaining
+            hollow = not node.handlers and not node.orelse and not remaining(node.body)
+            idle = all(isinstance(each, ast.Pass) for each in remaining(node.finalbody))
+            if hollow and idle and not self.gone(node):
+                self.statements.doom(node)
+                changed = True
         return changed
 
     def _idle(self, item: ast.withitem, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:

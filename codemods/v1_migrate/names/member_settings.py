@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
-from ..names.curated import Curated, Setting
-from ..names.index import sort_key
+from .curated import Curated, Setting
+from .index import sort_key
 
 Kind = Literal["keyword", "field"]
 

@@ -1,0 +1,173 @@
+"""Keywords that reach a call by `**`: of a literal dictionary, of `dict(a=1)`, of a name that the file gives one.
+
+A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`. What
+is only added or taken behind a test of the release is not followed, nor is what a function may have changed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+from .callshape import own_name
+from .context import PythonFile
+from .guards import keyword_guard
+from .release_tests import version_guard
+from .scopes import Binding, Node, Path, Scope, Use
+
+_DEPTH = 4
+_HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log"})
+_UNTRACEABLE = frozenset({"clear", "popitem"})
+
+
+class Unknown(Exception):
+    """The dictionary cannot be followed."""
+
+
+class HandedKeywords:
+    """Answers for one file."""
+
+    def __init__(self, file: PythonFile) -> None:
+        self.file = file
+        self._uses: dict[str, list[Use]] = defaultdict(list)
+        for use in file.model.uses:
+            self._uses[use.name].append(use)
+
+    def of(self, found: Node) -> tuple[ast.keyword, ...]:
+        """What the call's `**` are known to hold, each name once; the values stand where the file writes them."""
+        keywords: dict[str, ast.keyword] = {}
+        for keyword in found.node.keywords:
+            if keyword.arg is None:
+                for name, value in self._followed(keyword.value, found):
+                    keywords[name] = ast.keyword(name, value)
+        return tuple(keywords.values())
+
+    def _followed(self, node: ast.expr, call: Node) -> list[tuple[str, ast.expr]]:
+        try:
+            return list(self._items(node, call.scope, call, 0))
+        except Unknown:
+            return []
+
+    def _items(self, node: ast.expr, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        if depth > _DEPTH:
+            raise Unknown
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    yield from self._items(value, scope, call, depth + 1)
+                elif isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            if scope.lookup("dict") is not None:
+                raise Unknown
+            yield from self._of_arguments(node, scope, call, depth)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+            yield from self._items(node.left, scope, call, depth + 1)
+            yield from self._items(node.right, scope, call, depth + 1)
+        elif isinstance(node, ast.Name):
+            yield from self._of_name(node.id, scope, call, depth)
+
+    def _of_arguments(self, node: ast.Call, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        """What `dict(...)` and `kw.update(...)` are given."""
+        for argument in node.args:
+            yield from self._items(argument, scope, call, depth + 1)
+        for keyword in node.keywords:
+            if keyword.arg is not None:
+                yield keyword.arg, keyword.value
+            else:
+                yield from self._items(keyword.value, scope, call, depth + 1)
+
+    def _of_name(self, name: str, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        found = scope.lookup(name)
+        if found is None:
+            return
+        first, *others = found[1]
+        value = _value(first)
+        if value is None or any(_added(other) is None for other in others) or self._guarded(first.path, first.node):
+            raise Unknown
+        items = dict(self._items(value, first.scope, call, depth + 1))
+        for other in others:
+            items.update(self._items(_added(other) or value, other.scope, call, depth + 1))
+        for use in self._uses[name]:
+            reached = use.scope.lookup(name)
+            if reached is not None and reached[1] is found[1]:
+                self._change(use, items, call, depth)
+        yield from items.items()
+
+    def _change(self, use: Use, items: dict[str, ast.expr], call: Node, depth: int) -> None:
+        """Apply what one use of the name does to the dictionary."""
+        parent, field_name, outer = use.path
+        if _behind(use, call) or self._guarded(use.path, use.node):
+            return
+        if isinstance(parent, ast.Subscript) and field_name == "value" and not use.attributes:
+            self._item(parent, outer, items)
+        elif use.attributes and isinstance(parent, ast.Call) and field_name == "func":
+            method = use.attributes[0]
+            if method == "update":
+                items.update(self._of_arguments(parent, use.scope, call, depth))
+            elif method == "setdefault" and len(parent.args) == 2:
+                items.setdefault(_text(parent.args[0]), parent.args[1])
+            elif method == "pop" and parent.args:
+                _take(items, parent.args[0])
+            elif method in _UNTRACEABLE:
+                raise Unknown
+        elif isinstance(parent, ast.Call) and field_name == "args" and outer is not None:
+            for_its_effect = isinstance(outer[0], ast.Expr)
+            if for_its_effect and own_name(parent.func) not in _HARMLESS:
+                raise Unknown
+
+    def _item(self, node: ast.Subscript, path: Path | None, items: dict[str, ast.expr]) -> None:
+        if isinstance(node.ctx, ast.Del):
+            _take(items, node.slice)
+        elif isinstance(node.ctx, ast.Store) and path is not None and isinstance(path[0], ast.Assign):
+            name = _text(node.slice)
+            asked = ast.Call(ast.Name(name), [], [ast.keyword(name, path[0].value)])
+            if name and keyword_guard(path, asked) is None:
+                items[name] = path[0].value
+
+    def _guarded(self, path: Path | None, node: ast.AST) -> bool:
+        return version_guard(self.file, path, node)
+
+
+def handed_keywords_of(file: PythonFile) -> HandedKeywords:
+    """The keywords of a file; made once."""
+    if HandedKeywords not in file.plans:
+        file.plans[HandedKeywords] = HandedKeywords(file)
+    found = file.plans[HandedKeywords]
+    assert isinstance(found, HandedKeywords)
+    return found
+
+
+def _value(binding: Binding) -> ast.expr | None:
+    """What `kw = value` gives the name."""
+    statement = binding.node if isinstance(binding.node, ast.Assign) else binding.path[0]
+    plain = isinstance(statement, ast.AnnAssign) or (
+        isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets)
+    )
+    return statement.value if plain and isinstance(statement, ast.Assign | ast.AnnAssign) else None
+
+
+def _added(binding: Binding) -> ast.expr | None:
+    """What `kw |= value` adds."""
+    statement = binding.path[0]
+    added = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.BitOr)
+    return statement.value if added and isinstance(statement, ast.AugAssign) else None
+
+
+def _behind(use: Use, call: Node) -> bool:
+    """The use comes after the call, in the same function."""
+    return use.scope is call.scope and (use.node.lineno, use.node.col_offset) > (
+        call.node.lineno,
+        call.node.col_offset,
+    )
+
+
+def _text(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _take(items: dict[str, ast.expr], key: ast.expr) -> None:
+    if not _text(key):
+        raise Unknown
+    items.pop(_text(key), None)
