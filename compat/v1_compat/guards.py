@@ -45,19 +45,6 @@ def probes(filename: str) -> frozenset[tuple[int, str]]:
 
 
 @lru_cache(maxsize=256)
-def named_in_text(filename: str) -> frozenset[tuple[int, str]]:
-    """(line, name) of each hasattr(x, "name") and getattr(x, "name", ...) whose name is written out."""
-    found: set[tuple[int, str]] = set()
-    for node in ast.walk(parsed(filename)):
-        if not isinstance(node, ast.Call) or getattr(node.func, "id", "") not in ("hasattr", "getattr"):
-            continue
-        name = node.args[1] if len(node.args) > 1 else None
-        if isinstance(name, ast.Constant):
-            found |= {(line, str(name.value)) for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    return frozenset(found)
-
-
-@lru_cache(maxsize=256)
 def words(filename: str) -> frozenset[str]:
     """The keywords of all calls of a file, and its texts."""
     nodes = list(ast.walk(parsed(filename)))

@@ -13,7 +13,7 @@ from functools import lru_cache
 from types import CodeType, FrameType, FunctionType
 
 from .decorators import MOCK, decorated, line_of
-from .guards import ANY, ATTRIBUTE, IMPORT, TYPE, guarded_lines, named_in_text, probes
+from .guards import ANY, ATTRIBUTE, IMPORT, TYPE, guarded_lines, probes
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -129,10 +129,10 @@ def unwanted_call() -> bool:
     return guarded(_nearest_frame(), TYPE)
 
 
-def named_in_a_string(name: str) -> bool:
-    """The nearest line has the name as the literal of a getattr or hasattr."""
+def tested_by_name(name: str) -> bool:
+    """The nearest line tests for the name, as the literal of a hasattr, or of a getattr with a default."""
     frame = _nearest_frame()
-    return frame is not None and (frame.f_lineno, name) in named_in_text(frame.f_code.co_filename)
+    return frame is not None and (frame.f_lineno, name) in probes(frame.f_code.co_filename)
 
 
 def asked_by(folder: str) -> bool:

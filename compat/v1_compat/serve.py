@@ -17,7 +17,7 @@ from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .mode import Mode
 from .notices import Notices
-from .place import Place, asked_for_a_list, by_us, named_in_a_string, unwanted, user_place
+from .place import Place, asked_for_a_list, by_us, tested_by_name, unwanted, user_place
 from .table import RULES, Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -29,7 +29,7 @@ CPU_MODULES = (
     "vllm._custom_ops",
 )
 SWITCH = "V1M201"  # of the switch itself, however it is read
-PROBED = "V1M010"  # the plan's, where a name stands in a getattr: its presence is tested
+PROBED = "V1M010"  # the plan's, where the presence of a name is tested
 How = Literal["adapter", "same", "face", "value", "outside", "stub"]
 
 
@@ -77,7 +77,7 @@ class Server:
         if served is None or not (ours or self._wanted(module, name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
-        rule = PROBED if served.rule != SWITCH and named_in_a_string(name) else served.rule
+        rule = PROBED if served.rule != SWITCH and tested_by_name(name) else served.rule
         if not ours and (module, place) not in self._stars and not asked_for_a_list():
             self.notices.say(rule, dotted, served.text, served.since, place)
         return served.object
