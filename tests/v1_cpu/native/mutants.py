@@ -35,7 +35,7 @@ class Site:
 IN_PARTS = "amx on float32"
 
 SMALL_TILES = [
-    ("packed.h", "int64_t TILE = 256;", "int64_t TILE = 64;"),
+    ("packed.h", "int64_t TILE = GEMM_KEYS;", "int64_t TILE = 64;"),
     ("packed.h", "int64_t QUERY_ROWS = 192;", "int64_t QUERY_ROWS = 32;"),
     ("packed.h", "smaller(budget / tile, ", "smaller(smaller(budget / tile, 2), "),
     ("direct.h", "int64_t DIRECT_TILE = 64;", "int64_t DIRECT_TILE = 16;"),
@@ -133,10 +133,18 @@ SITES = [
     Site("direct.h", "step.alpha != 1.0f", {"output not rescaled (direct)": "false"}),
     Site(
         "packed.h",
-        "vfma(vload(sum + first + row), rescale, vsums(lanes))",
-        {"running sum not rescaled (packed)": "vadd(vload(sum + first + row), vsums(lanes))"},
+        "vmul(vload(sum + first + row), rescale)",
+        {"running sum not rescaled (packed)": "vload(sum + first + row)"},
     ),
     Site("packed.h", "alpha[i] != 1.0f", {"output not rescaled (packed)": "false"}),
+    Site("packed.h", "limited && !small", {"weights of an overtaken maximum": "false"}),
+    Site("packed.h", "small &= totals[row / W][i] < LARGEST_WEIGHTS;", {"overtaken maxima of the last row only": "small = totals[row / W][i] < LARGEST_WEIGHTS;"}),
+    Site("packed.h", "larger(all.begin, row_keys[row].begin)", {"open before a row's window": "all.begin"}),
+    Site("packed.h", "smaller(all.end, row_keys[row].end)", {"open past a row's last key": "all.end"}),
+    Site("packed.h", "key + open.end", {"closed keys taken for the first": "key"}),
+    Site("packed.h", "weigh(s, w, open.begin, base[i])", {"weights before open columns not summed": "(weigh(s, w, open.begin, base[i]), vzero())"}),
+    Site("gemm.h", "vload(sums_by_lanes + row * W + r * W)", {"sum of the last panel only": "vzero()"}),
+    Site("gemm.h", "vset(-maximum[row + r])", {"another row's maximum": "vset(-maximum[row])"}),
     Site(
         "softmax.h",
         "c.sinks[head] * LOG2E",
@@ -300,7 +308,7 @@ SITES = [
         IN_PARTS,
     ),
     Site(
-        "packed.h",
+        "gemm.h",
         "word / W * 2 * W + word % W + half * W",
         {"neighbouring keys in a word of values (parts)": "2 * word + half"},
         IN_PARTS,
@@ -311,7 +319,7 @@ SITES = [
         {"queries in another order than float8 keys (parts)": ";"},
         IN_PARTS,
     ),
-    Site("packed.h", "w + p * shape.value_words + j / 2", {"weights' parts in one place": "w + j / 2"}, IN_PARTS),
+    Site("pack.h", "w + p * plane", {"weights' parts in one place": "w"}, IN_PARTS),
     Site("pack.h", "out + p * words + i / 2", {"queries' parts in one place": "out + i / 2"}, IN_PARTS),
     Site("amx.h", "r + 16 < rows", {"only sixteen rows of thirty-two (parts)": "false"}, IN_PARTS),
 ]
