@@ -84,6 +84,11 @@ template <int PLANES> static inline void split_words(V low, V high, V (&out)[PLA
     }
   }
 }
+template <int PARTS> inline void SplitWords<PARTS>::store_weights(float* w, int64_t plane, V a, V b) {
+  V parts[PARTS];
+  split_words(a, b, parts);
+  for (int p = 0; p < PARTS; p++) vstore(w + p * plane, parts[p]);
+}
 template <class T, int PLANES> struct Pack<T, SplitWords<PLANES>> {
   static constexpr int64_t PANEL = SplitWords<PLANES>::PANEL;
   static void key_columns(const T* const* rows, int64_t d, float* panel, int64_t words) {

@@ -2,7 +2,8 @@
 //
 // Keys and values are packed per tile of KEYS keys into panels of PANEL columns, once per work item, and reused by all its query
 // tiles through a direct-mapped store. Per block of rows: scores = Q K^T, one step of the online softmax, output += P V, both
-// products by `gemm`. A "word" is what one 32-bit lane holds: a float32, or two bf16 for the dot-product instructions.
+// products by `gemm`. Where a row knows a maximum from earlier keys, scores become weights in the registers they are summed in
+// (`ToWeights`). A "word" is what one 32-bit lane holds: a float32, or two bf16 for the dot-product instructions.
 //
 //   keys    [KEYS / PANEL][key words][PANEL]       key words: head size, or pairs of it
 //   values  [columns / PANEL][value words][PANEL]  value words: keys of the tile, or pairs of them
@@ -10,77 +11,12 @@
 // Numbers split in bf16 parts (SplitWords) take as many planes of words: [.. / PANEL][plane][words][PANEL], and in rows of queries and
 // weights one plane behind the other.
 
-constexpr int64_t TILE = 256;          // keys
+constexpr int64_t TILE = GEMM_KEYS;    // keys
 constexpr int64_t QUERY_ROWS = 192;    // rows per query tile
+constexpr float LARGEST_WEIGHTS = 4294967296.0f;  // 2^32: sum of a row's weights in a tile that may stand on an earlier maximum
 constexpr int64_t EXPANDED_BYTES = 64 << 20;  // of packed tiles of all threads, where keys and values have to be made for them
 
-struct FloatWords {
-  static constexpr int PER_WORD = 1, PLANES = 1;
-  static constexpr int64_t PANEL = GEMM_VECTORS * W, KEYS = TILE, QUERIES = QUERY_ROWS;
-  static constexpr int64_t ROWS = GEMM_ROWS, KEY_STEP = 1;
-  static int64_t block(const Call&) { return GEMM_BLOCK; }
-  static inline V madd(V sum, V a, V b) { return vfma(a, b, sum); }
-  static int64_t key_of(int64_t word, int) { return word; }
-};
-#ifdef V1_WORDS
-struct PairWords {
-  static constexpr int PER_WORD = 2, PLANES = 1;
-  static constexpr int64_t PANEL = GEMM_VECTORS * W, KEYS = TILE, QUERIES = QUERY_ROWS;
-#ifdef __AMX_BF16__
-  static constexpr int64_t ROWS = 16, KEY_STEP = 32;
-  // Outputs of 64 rows beside keys and values of larger heads are too much for the second-level cache.
-  static int64_t block(const Call& c) { return c.head_size > 128 ? 32 : 64; }
-#else
-  static constexpr int64_t ROWS = GEMM_ROWS, KEY_STEP = 2;
-  static int64_t block(const Call&) { return GEMM_BLOCK; }
-#endif
-  static inline V madd(V sum, V a, V b) { return vdot(sum, (Words)a, (Words)b); }
-  static int64_t key_of(int64_t word, int half) { return 2 * word + half; }
-};
-#endif
-#ifdef __AMX_BF16__
-// Products of wider numbers on bf16 tiles. A number is cut in parts of eight bits of mantissa, largest first: two for float16, whose
-// products and rounded results need no more; three for float32, of which they are the whole. Products below the rounding of the type
-// are left out: three of four, six of nine remain. A word pairs elements, or keys, sixteen apart.
-template <int PARTS> struct SplitWords {
-  static constexpr int PER_WORD = 2, PLANES = PARTS;
-  static constexpr int64_t PANEL = 32, KEYS = TILE, QUERIES = 2 * QUERY_ROWS;  // rows per query tile: packed tiles are large
-  static constexpr int64_t ROWS = 16, KEY_STEP = 32;
-  static int64_t block(const Call&) { return 32; }
-  static int64_t key_of(int64_t word, int half) { return word / W * 2 * W + word % W + half * W; }
-};
-#endif
-
-// c[ROWS][N vectors] = (or +=) a[ROWS][words] b[words][M::PANEL]. The sum of a tile is made apart: it rounds less than a running one.
-template <class M, int N>
-static inline void gemm_tile(const float* a, int64_t lda, const float* b, int64_t words, float* c, int64_t ldc, bool accumulate) {
-  V sums[GEMM_ROWS][N];
-  for (int r = 0; r < GEMM_ROWS; r++)
-    for (int i = 0; i < N; i++) sums[r][i] = vzero();
-  for (int64_t k = 0; k < words; k++) {
-    V column[N];
-    for (int i = 0; i < N; i++) column[i] = vload(b + k * M::PANEL + i * W);
-    for (int r = 0; r < GEMM_ROWS; r++) {
-      const V x = vset(a[r * lda + k]);
-      for (int i = 0; i < N; i++) sums[r][i] = M::madd(sums[r][i], x, column[i]);
-    }
-  }
-  for (int r = 0; r < GEMM_ROWS; r++)
-    for (int i = 0; i < N; i++) vstore(c + r * ldc + i * W, accumulate ? vadd(vload(c + r * ldc + i * W), sums[r][i]) : sums[r][i]);
-}
-// `columns` a multiple of 2 * W, `rows` of M::ROWS; the panels of b are `panel_words` words apart, the planes of a `plane`.
-template <class M>
-static inline void gemm(const float* a, int64_t lda, int64_t, int64_t rows, const float* b, int64_t panel_words, int64_t words, float* c,
-                        int64_t ldc, int64_t columns, bool accumulate) {
-  for (int64_t column = 0; column < columns; column += M::PANEL, b += panel_words * M::PANEL)
-    for (int64_t r = 0; r < rows; r += GEMM_ROWS) {
-      if (columns - column >= M::PANEL) gemm_tile<M, GEMM_VECTORS>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
-      else gemm_tile<M, 2>(a + r * lda, lda, b, words, c + r * ldc + column, ldc, accumulate);
-    }
-}
-#ifdef __AMX_BF16__
-#include "amx.h"
-#endif
+#include "gemm.h"
 #include "pack.h"
 
 // Sizes in floats.
@@ -102,8 +38,8 @@ template <class M> struct Shape {
     rows = round_up(larger(group, M::QUERIES), block) + block;
   }
   int64_t scratch() const {
-    const int64_t floats = rows * (query_stride + o_stride + 2) + larger(block * score_stride, query_stride * 2) + block * score_stride + slots * (key_size + value_size);
-    return floats * int64_t(sizeof(float)) + slots * 8 + 2 * M::KEYS * 8 + rows * 16 + 64 * 16;
+    const int64_t floats = rows * (query_stride + o_stride + 2) + larger(block * score_stride, query_stride * 2) + block * score_stride + round_up(block, W) * W + slots * (key_size + value_size);
+    return floats * int64_t(sizeof(float)) + slots * 8 + 2 * M::KEYS * 8 + rows * 16 + 64 * 17;
   }
 };
 
@@ -123,7 +59,7 @@ struct Packed {
   const Rows cache;
   const int64_t group;
   int64_t slots, begin = 0;  // tiles to keep; first query of the query tile at hand
-  float *q, *o, *maximum, *sum, *scores, *weights, *tiles;
+  float *q, *o, *maximum, *sum, *scores, *weights, *lanes, *tiles;  // lanes: a row's sum of weights in a tile, a vector
   int64_t* held;
   Keys* row_keys;
   const T **key_rows, **value_rows;
@@ -138,6 +74,7 @@ struct Packed {
     o = (float*)take(scratch, shape.rows * shape.o_stride * 4);
     scores = (float*)take(scratch, larger(shape.block * shape.score_stride, round_up(c.head_size, 2 * W)) * 4);
     weights = M::PER_WORD == 1 ? scores : (float*)take(scratch, shape.block * shape.score_stride * 4);
+    lanes = (float*)take(scratch, round_up(shape.block, W) * W * 4);
     maximum = (float*)take(scratch, shape.rows * 4);
     sum = (float*)take(scratch, shape.rows * 4);
     held = (int64_t*)take(scratch, shape.slots * 8);
@@ -146,6 +83,7 @@ struct Packed {
     value_rows = (const T**)take(scratch, M::KEYS * 8);
     for (int64_t i = 0; i < shape.slots; i++) held[i] = -1;
     __builtin_memset(weights, 0, shape.block * shape.score_stride * 4);
+    __builtin_memset(lanes, 0, round_up(shape.block, W) * W * 4);
   }
 
   // The packed keys [first + KEYS * index, ...) of the item, `n` of them.
@@ -179,8 +117,11 @@ struct Packed {
     }
   }
 
+  struct Columns { int64_t begin, end; };
+
   // Scale, cap, bias and mask a row of scores for keys [key, key + n); returns its maxima by lanes.
   V finish_scores(float* s, int64_t n, int64_t key, int64_t row) {
+    if (n <= 0) return vset(MINUS_INFINITY);
     const int64_t i = begin + row / group, columns = round_up(n, 2 * W);
     if (logits.special)
       finish_logits(logits, s, columns, key, r.offset + i, c.alibi_slopes ? c.alibi_slopes[item.kv_head * group + row % group] : 0.0f);
@@ -191,49 +132,29 @@ struct Packed {
     return top;
   }
   // Scores to weights; returns their sums by lanes.
-  V weigh(float* s, float* w, int64_t n, float base) {
+  V weigh(const float* s, float* w, int64_t n, float base) {
     const V factor = vset(logits.factor), minus_base = vset(-base);
     V total = vzero();
-#ifdef __AMX_BF16__
-    if constexpr (M::PLANES > 1) {
-      for (int64_t j = 0; j < n; j += 2 * W) {
-        V parts[M::PLANES];
-        const V a = vexp2(vfma(vload(s + j), factor, minus_base)), b = vexp2(vfma(vload(s + j + W), factor, minus_base));
-        total = vadd(total, vadd(a, b));
-        split_words(a, b, parts);
-        for (int p = 0; p < M::PLANES; p++) vstore(w + p * shape.value_words + j / 2, parts[p]);
-      }
-      return total;
-    }
-#endif
-#ifdef V1_WORDS
-    if (M::PER_WORD == 2) {
-      for (int64_t j = 0; j < n; j += 2 * W) {
-        const V a = vexp2_coarse(vfma(vload(s + j), factor, minus_base)), b = vexp2_coarse(vfma(vload(s + j + W), factor, minus_base));
-        total = vadd(total, vadd(a, b));
-        vstore(w + j / 2, (V)pack_words(a, b));
-      }
-      return total;
-    }
-#endif
-    (void)w;
-    for (int64_t j = 0; j < n; j += W) {
-      const V p = vexp2(vfma(vload(s + j), factor, minus_base));
-      total = vadd(total, p);
-      vstore(s + j, p);
+    for (int64_t j = 0; j < n; j += 2 * W) {
+      const V a = M::weight(vfma(vload(s + j), factor, minus_base)), b = M::weight(vfma(vload(s + j + W), factor, minus_base));
+      total = vadd(total, vadd(a, b));
+      M::store_weights(w + j / M::PER_WORD, shape.value_words, a, b);
     }
     return total;
   }
-  // One step of the online softmax for rows [row, row + W) of the block that starts at `first`: their maxima, rescaling and sums are
-  // vectors with a row per lane.
-  void soften(int64_t first, int64_t row, int64_t count, int64_t key, int64_t n) {
-    V lanes[W];
+  // One step of the online softmax for rows [row, row + W) of the block that starts at `first`, over the scores of the columns before
+  // and after the open ones: their maxima and rescaling are vectors with a row per lane.
+  void soften(int64_t first, int64_t row, int64_t count, int64_t key, int64_t n, Columns open) {
+    V tops[W];
     float base[W], alpha[W];
     const int64_t rows = smaller(W, count - row);
-    for (int64_t i = 0; i < rows; i++) lanes[i] = finish_scores(scores + (row + i) * shape.score_stride, n, key, first + row + i);
-    for (int64_t i = rows; i < W; i++) lanes[i] = vset(MINUS_INFINITY);
+    for (int64_t i = 0; i < rows; i++) {
+      float* s = scores + (row + i) * shape.score_stride;
+      tops[i] = vmax(finish_scores(s, open.begin, key, first + row + i), finish_scores(s + open.end, n - open.end, key + open.end, first + row + i));
+    }
+    for (int64_t i = rows; i < W; i++) tops[i] = vset(MINUS_INFINITY);
     float* top = maximum + first + row;
-    const V old = vload(top), next = vmax(old, vmul(vmaxima(lanes), vset(logits.factor)));
+    const V old = vload(top), next = vmax(old, vmul(vmaxima(tops), vset(logits.factor)));
     const V from = vmax(next, vset(-3e38f));  // where nothing has been seen: 2^(-inf + 3e38) = 0
     const V rescale = vexp2(vsub(old, from));
     vstore(top, next);
@@ -241,14 +162,59 @@ struct Packed {
     vstore(alpha, rescale);
     for (int64_t i = 0; i < rows; i++) {
       if (alpha[i] != 1.0f) scale_row(o + (first + row + i) * shape.o_stride, shape.columns, alpha[i]);
-      lanes[i] = weigh(scores + (row + i) * shape.score_stride, weights + (row + i) * shape.score_stride, round_up(n, 2 * W), base[i]);
+      float *s = scores + (row + i) * shape.score_stride, *w = weights + (row + i) * shape.score_stride;
+      const V before = weigh(s, w, open.begin, base[i]);
+      vstore(lanes + (row + i) * W, vadd(before, weigh(s + open.end, w + open.end / M::PER_WORD, n - open.end, base[i])));
     }
-    vstore(sum + first + row, vfma(vload(sum + first + row), rescale, vsums(lanes)));
+    vstore(sum + first + row, vmul(vload(sum + first + row), rescale));
+  }
+  // Adds the tile's weights to the rows' sums; false, with nothing added, if they are `limited` and one is too large, or no number.
+  bool add_sums(int64_t first, int64_t count, bool limited) {
+    V totals[16];  // of a block
+    bool small = true;
+    for (int64_t row = 0; row < count; row += W) {
+      V by_row[W];
+      for (int i = 0; i < W; i++) by_row[i] = vload(lanes + (row + i) * W);
+      totals[row / W] = vsums(by_row);
+      for (int64_t i = 0; i < smaller(W, count - row); i++) small &= totals[row / W][i] < LARGEST_WEIGHTS;
+    }
+    if (limited && !small) return false;
+    for (int64_t row = 0; row < count; row += W) vstore(sum + first + row, vadd(vload(sum + first + row), totals[row / W]));
+    return true;
+  }
+  // The columns, whole panels, that every row of the block sees after others.
+  Columns open_columns(int64_t key, int64_t n, int64_t first, int64_t count) const {
+    if (!M::IN_REGISTERS || logits.special || c.tree_mask) return {0, 0};
+    Keys all{key, key + n};
+    bool begun = true;
+    for (int64_t row = first; row < first + count; row++) {
+      all = {larger(all.begin, row_keys[row].begin), smaller(all.end, row_keys[row].end)};
+      begun &= maximum[row] != MINUS_INFINITY;
+    }
+    const Columns open{round_up(all.begin - key + (begun ? 0 : 1), M::PANEL), (all.end - key) / M::PANEL * M::PANEL};
+    return open.begin < open.end ? open : Columns{0, 0};
+  }
+  // Weights of the block's rows for `n` keys, and their sums; false, with no sums, where an open column holds too large a score.
+  bool make_weights(const float* keys, int64_t key, int64_t n, int64_t first, int64_t count, Columns open) {
+    const float* queries = q + first * shape.query_stride;
+    const int64_t padded_rows = round_up(count, M::ROWS), columns = round_up(n, 2 * W);
+    const auto score = [&](int64_t from, int64_t to) {
+      if (from < to)
+        gemm<M>(queries, shape.query_stride, shape.key_words, padded_rows, keys + from * shape.key_words * M::PLANES, shape.key_words, shape.key_words, scores + from, shape.score_stride, to - from, false);
+    };
+    score(0, open.begin);
+    score(open.end, columns);
+    for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n, open);
+    if constexpr (M::IN_REGISTERS)
+      if (open.begin < open.end)
+        gemm_to<M>(queries, shape.query_stride, padded_rows, keys + open.begin * shape.key_words, shape.key_words, shape.key_words, open.end - open.begin,
+                   ToWeights<M>{logits.factor, maximum + first, weights + open.begin / M::PER_WORD, shape.score_stride, shape.value_words, lanes});
+    return add_sums(first, count, open.begin < open.end);
   }
 
   // One tile of keys for rows [first, first + shape.block) of `rows` in the query tile.
   void attend_block(const float* keys, int64_t key, int64_t n, int64_t first, int64_t rows) {
-    const int64_t count = smaller(shape.block, rows - first), padded_rows = round_up(count, M::ROWS);
+    const int64_t count = smaller(shape.block, rows - first);
     Keys seen{key + n, key};
     for (int64_t row = first; row < first + count; row++)
       seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
@@ -259,12 +225,9 @@ struct Packed {
     keys += skipped * shape.key_words * M::PLANES;
     key += skipped;
     n -= skipped;
-    const float* queries = q + first * shape.query_stride;
-    float* output = o + first * shape.o_stride;
-    gemm<M>(queries, shape.query_stride, shape.key_words, padded_rows, keys, shape.key_words, shape.key_words, scores, shape.score_stride, round_up(n, 2 * W), false);
-    for (int64_t row = 0; row < count; row += W) soften(first, row, count, key, n);
+    if (!make_weights(keys, key, n, first, count, open_columns(key, n, first, count))) make_weights(keys, key, n, first, count, {0, 0});
     const int64_t words = round_up(n, M::KEY_STEP) / M::PER_WORD;
-    gemm<M>(weights, shape.score_stride, shape.value_words, padded_rows, values, shape.value_words, words, output, shape.o_stride, shape.columns, true);
+    gemm<M>(weights, shape.score_stride, shape.value_words, round_up(count, M::ROWS), values, shape.value_words, words, o + first * shape.o_stride, shape.o_stride, shape.columns, true);
   }
 
   // Queries [from, to) of the request over keys `range` of the item.
@@ -279,7 +242,7 @@ struct Packed {
       Pack<T, M>::query(c, r.token + from + row / group, item.kv_head * group + row % group, q + row * shape.query_stride, M::PLANES == 1 ? shape.query_stride : shape.key_words, scores);
     }
     for (int64_t row = 0; row < padded; row++) {
-      maximum[row] = MINUS_INFINITY;
+      maximum[row] = row < rows ? MINUS_INFINITY : 0;  // rows that fill the last block up get weights, too
       sum[row] = 0;
     }
     __builtin_memset(q + rows * shape.query_stride, 0, (padded - rows) * shape.query_stride * sizeof(float));

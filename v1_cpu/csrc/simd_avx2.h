@@ -2,7 +2,7 @@
 
 typedef __m256 V;
 constexpr int W = 8;
-constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_BLOCK = 24;
+constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_BLOCK = 24, GEMM_KEYS = 256;
 constexpr int DIRECT_PAIRS = 1;
 constexpr bool FLOAT8_PAIRED = false;
 

@@ -4,6 +4,11 @@
 typedef __m512 V;
 constexpr int W = 16;
 constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_BLOCK = 48;
+#ifdef __AMX_BF16__
+constexpr int GEMM_KEYS = 256;
+#else
+constexpr int GEMM_KEYS = 512;
+#endif
 constexpr int DIRECT_PAIRS = 2;
 constexpr bool FLOAT8_PAIRED = true;
 

@@ -49,6 +49,14 @@ static inline V vexp2_coarse(V x) {
   return vscale2(vfma(p, f, vset(0.9999280571937561f)), n, shifted);
 }
 #endif
+// An exponent that may be too large, for both: their sum is infinite then.
+static inline V exponent_of(V x) {
+#ifdef __AVX512F__
+  return x;
+#else
+  return vmin(vset(127.0f), x);
+#endif
+}
 static inline float exp2_of(float x) {
   float lanes[W];
   vstore(lanes, vexp2(vset(x)));

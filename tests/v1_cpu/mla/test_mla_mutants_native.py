@@ -258,23 +258,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         hook.Compiler.find()
     except hook.CompilerMissing as error:
         pytest.skip(str(error))
-    texts = {path.name: path.read_text() for path in builds.SOURCES.iterdir() if path.suffix in (".h", ".cpp")}
-    for file, old, new in SMALL_TILES:
-        texts[file] = mutants.replaced(texts[file], old, new, file)
-    first = 1
-    for site in SITES:
-        texts[site.file] = mutants.replaced(texts[site.file], site.text, site.choice(first), site.file)
-        first += len(site.wrong)
-    texts["abi.h"] += '\nextern "C" __attribute__((visibility("default"))) int v1_mutant;\n'
-    texts["dispatch.cpp"] += "\nint v1_mutant = 0;\n"
-    folder = tmp_path_factory.mktemp("mutants")
-    for name, text in texts.items():
-        (folder / name).write_text(text)
-    here = native.instruction_sets() if native.LIBRARY.exists() else {}
-    target = folder / "build" / "libv1_cpu.so"
-    hook.compile_library(
-        folder, target, extra_flags=("-O0",), only=[isa for isa in ("avx512_bf16", "amx") if here.get(isa)]
-    )
+    target = tmp_path_factory.mktemp("mutants") / "libv1_cpu.so"
+    mutants.build(target, {"avx512_bf16", "amx"}, SITES, SMALL_TILES)
     return target
 
 

@@ -11,7 +11,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from builds import SOURCES, build_hook
+from builds import build_hook, emulate_tiles, lacks_tiles, replaced, texts, write_sources
+
+from v1_cpu import native
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Site:
 IN_PARTS = "amx on float32"
 
 SMALL_TILES = [
-    ("packed.h", "int64_t TILE = 256;", "int64_t TILE = 64;"),
+    ("packed.h", "int64_t TILE = GEMM_KEYS;", "int64_t TILE = 64;"),
     ("packed.h", "int64_t QUERY_ROWS = 192;", "int64_t QUERY_ROWS = 32;"),
     ("packed.h", "smaller(budget / tile, ", "smaller(smaller(budget / tile, 2), "),
     ("direct.h", "int64_t DIRECT_TILE = 64;", "int64_t DIRECT_TILE = 16;"),
@@ -133,10 +135,26 @@ SITES = [
     Site("direct.h", "step.alpha != 1.0f", {"output not rescaled (direct)": "false"}),
     Site(
         "packed.h",
-        "vfma(vload(sum + first + row), rescale, vsums(lanes))",
-        {"running sum not rescaled (packed)": "vadd(vload(sum + first + row), vsums(lanes))"},
+        "vmul(vload(sum + first + row), rescale)",
+        {"running sum not rescaled (packed)": "vload(sum + first + row)"},
     ),
     Site("packed.h", "alpha[i] != 1.0f", {"output not rescaled (packed)": "false"}),
+    Site("packed.h", "limited && !small", {"weights of an overtaken maximum": "false"}),
+    Site(
+        "packed.h",
+        "small &= totals[row / W][i] < LARGEST_WEIGHTS;",
+        {"overtaken maxima of the last row only": "small = totals[row / W][i] < LARGEST_WEIGHTS;"},
+    ),
+    Site("packed.h", "larger(all.begin, row_keys[row].begin)", {"open before a row's window": "all.begin"}),
+    Site("packed.h", "smaller(all.end, row_keys[row].end)", {"open past a row's last key": "all.end"}),
+    Site("packed.h", "key + open.end", {"closed keys taken for the first": "key"}),
+    Site(
+        "packed.h",
+        "weigh(s, w, open.begin, base[i])",
+        {"weights before open columns not summed": "(weigh(s, w, open.begin, base[i]), vzero())"},
+    ),
+    Site("gemm.h", "vload(sums_by_lanes + row * W + r * W)", {"sum of the last panel only": "vzero()"}),
+    Site("gemm.h", "vset(-maximum[row + r])", {"another row's maximum": "vset(-maximum[row])"}),
     Site(
         "softmax.h",
         "c.sinks[head] * LOG2E",
@@ -300,7 +318,7 @@ SITES = [
         IN_PARTS,
     ),
     Site(
-        "packed.h",
+        "gemm.h",
         "word / W * 2 * W + word % W + half * W",
         {"neighbouring keys in a word of values (parts)": "2 * word + half"},
         IN_PARTS,
@@ -311,7 +329,7 @@ SITES = [
         {"queries in another order than float8 keys (parts)": ";"},
         IN_PARTS,
     ),
-    Site("packed.h", "w + p * shape.value_words + j / 2", {"weights' parts in one place": "w + j / 2"}, IN_PARTS),
+    Site("pack.h", "w + p * plane", {"weights' parts in one place": "w"}, IN_PARTS),
     Site("pack.h", "out + p * words + i / 2", {"queries' parts in one place": "out + i / 2"}, IN_PARTS),
     Site("amx.h", "r + 16 < rows", {"only sixteen rows of thirty-two (parts)": "false"}, IN_PARTS),
 ]
@@ -326,29 +344,31 @@ def names() -> list[tuple[str, str, int]]:
     return found
 
 
-def replaced(text: str, old: str, new: str, file: str) -> str:
-    assert text.count(old) == 1, f"{file} has {text.count(old)} times {old!r}: tell mutants.py its new text"
-    return text.replace(old, new)
-
-
-def sources(folder: Path) -> None:
-    """The sources with small tiles and all mutants, in `folder`."""
-    texts = {path.name: path.read_text() for path in SOURCES.iterdir() if path.suffix in (".h", ".cpp")}
-    for file, old, new in SMALL_TILES:
-        texts[file] = replaced(texts[file], old, new, file)
+def sources(sites: list[Site], small_tiles: list[tuple[str, str, str]]) -> dict[str, str]:
+    """The sources with small tiles and all mutants; AMX's tiles are emulated where the CPU has none."""
+    changed = texts()
+    for file, old, new in small_tiles:
+        changed[file] = replaced(changed[file], old, new, file)
     first = 1
-    for site in SITES:
-        texts[site.file] = replaced(texts[site.file], site.text, site.choice(first), site.file)
+    for site in sites:
+        changed[site.file] = replaced(changed[site.file], site.text, site.choice(first), site.file)
         first += len(site.wrong)
-    texts["abi.h"] += '\nextern "C" __attribute__((visibility("default"))) int v1_mutant;\n'
-    texts["dispatch.cpp"] += "\nint v1_mutant = 0;\n"
-    for name, text in texts.items():
-        (folder / name).write_text(text)
+    changed["abi.h"] += '\nextern "C" __attribute__((visibility("default"))) int v1_mutant;\n'
+    changed["dispatch.cpp"] += "\nint v1_mutant = 0;\n"
+    if lacks_tiles():
+        emulate_tiles(changed)
+    return changed
 
 
-def build(target: Path, isas: list[str]) -> None:
-    """The library of all mutants, unoptimised: seconds instead of a minute."""
-    hook = build_hook()
+def build(
+    target: Path,
+    wanted: set[str],
+    sites: list[Site] = SITES,
+    small_tiles: list[tuple[str, str, str]] = SMALL_TILES,
+) -> None:
+    """The library of all mutants, unoptimised (seconds instead of a minute), for those of `wanted` that run here."""
+    here = native.instruction_sets() if native.LIBRARY.exists() else {}
+    runnable = {isa for isa in wanted if here.get(isa)} | ({"amx"} if lacks_tiles() else set())
     with tempfile.TemporaryDirectory() as folder:
-        sources(Path(folder))
-        hook.compile_library(Path(folder), target, extra_flags=("-O0",), only=isas)
+        write_sources(sources(sites, small_tiles), Path(folder))
+        build_hook().compile_library(Path(folder), target, extra_flags=("-O0",), only=sorted(runnable & wanted))

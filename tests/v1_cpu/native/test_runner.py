@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from builds import SANITIZERS, SOURCES, build_hook, build_runner
+from builds import SANITIZERS, SOURCES, build_hook, build_runner, emulate_tiles, lacks_tiles, texts, write_sources
 
 FOREIGN = r"%[yz]mm\d+|%k[0-7]\b|\btdp|\btile(load|store|zero|config|release)"
 """Registers and instructions that no x86-64 baseline has."""
@@ -27,6 +27,17 @@ def run(*command: str, cases: int, **env: str) -> str:
 
 def test_every_instruction_set_of_this_cpu(runner: Path, library: Path) -> None:
     assert "generic" in run(str(runner), str(library), cases=60)
+
+
+def test_amx_on_emulated_tiles(compiler: str, runner: Path, tmp_path: Path) -> None:
+    if not lacks_tiles():
+        pytest.skip("this CPU has AMX, or too little for its kernels even with emulated tiles")
+    sources = texts()
+    emulate_tiles(sources)
+    write_sources(sources, tmp_path)
+    library = tmp_path / "libv1_cpu.so"
+    build_hook().compile_library(tmp_path, library, only=["amx"])
+    assert "amx" in run(str(runner), str(library), "amx", cases=150)
 
 
 @pytest.mark.slow
