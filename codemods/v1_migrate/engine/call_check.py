@@ -26,7 +26,7 @@ class Diagnosis:
     given: Given
     misfit: Misfit
     items: ItemList | None
-    named: list[tuple[int, str]] = field(default_factory=list)  # positional arguments that get their names
+    named: list[str] = field(default_factory=list)  # positional arguments that get their names
     dropped: list[str] = field(default_factory=list)  # asked for nothing
     translated: list[tuple[str, str]] = field(default_factory=list)  # (old keyword, what stands there now)
     handed_on: list[str] = field(
@@ -175,7 +175,7 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
             return
         if new:
             result.items.name(at, new)
-            result.named.append((position, new))
+            result.named.append(new)
             result.supplied.add(new)
         else:
             result.items.drop(at)

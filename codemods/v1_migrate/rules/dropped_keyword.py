@@ -28,7 +28,8 @@ llm = LLM("m", disable_async_output_proc=True)
 and `disable_async_output_proc=True` is reported, because it carried a value.
 
 ## Safety
-*bridge* for what is dropped or named: the older releases read the result in the same way. *v1* for what is translated.
+*bridge* for what is dropped or named where the last release with V0 reads the result in the same way. *v1* for what is
+translated, and for what that release requires (`spec_token_ids=None`): with `--also` or `--bridge` such a call stays.
 A call that would still be refused is not edited (V1M113).
 """
 
@@ -39,9 +40,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses, means_nothing, parameter_names
+from ..engine.served import needed_on
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from ..names.curated import Curated
+from ..names.index import LAST_V0
 from ..names.member_settings import member_setting
 from .changed_call import deeds, refusal_is_said
 from .dropped_values import ADVICE, RENAMED
@@ -57,6 +60,10 @@ _UNKNOWING = (
 )
 _MOST_NAMED = 6
 _REFUSED = "Not edited: the call is refused all the same, and what is gone tells which release it was written for."
+_NEEDED = (
+    "Not edited: vLLM {also}, which is to be served, too, needs {listed} here. Write the call twice, behind a test of "
+    "vLLM's version."
+)
 
 
 class DroppedKeyword(Rule):
@@ -80,9 +87,14 @@ class DroppedKeyword(Rule):
         if not found.edited and file.settings.selected("V1M113") and refusal_is_said(file, found):
             return  # V1M113 says of the whole call what is to be done
         start, end = file.span(found.call.func)
+        also = file.settings.also
+        needed_there = needed_on(found, also or LAST_V0)
         held = _REFUSED if not found.edited else ""
+        if also and needed_there:
+            listed = ", ".join(f"`{name}`" for name in needed_there)
+            held = _NEEDED.format(also=also, listed=listed)
         edits = found.items.edits() if not held and file.allowed(self.id, found.callee.old) else ()
-        bridge = not (found.translated or found.handed_on)
+        bridge = not (found.translated or found.handed_on or needed_there)
         yield file.finding(
             self.id,
             start,

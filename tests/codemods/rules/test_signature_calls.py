@@ -165,6 +165,11 @@ def test_what_is_dropped_runs_on_v0_too_and_what_is_translated_does_not() -> Non
 
 CARRIED = [
     pytest.param(
+        "from vllm.config import CompilationConfig\nCompilationConfig(use_cudagraph=False)\n",
+        "use_cudagraph",
+        id="False against a default of a class of the configuration",
+    ),
+    pytest.param(
         LLM + "LLM('m', disable_async_output_proc=True)\n", "disable_async_output_proc", id="a switch that was set"
     ),
     pytest.param(LLM + "LLM('m', swap_space=16)\n", "swap_space", id="a number"),
