@@ -20,6 +20,7 @@ from .values import Known, Values
 _ENGINE = re.compile(r"(?:vllm_)?(?:use|is|enable)_?v[01]|v1|VLLM_USE_V1|(?:vllm_|engine_)?(?:major_)?version|engine")
 _FLAGS: tuple[tuple[str, ...], tuple[str, ...]] = (("1", "true", "v1"), ("0", "false", "v0"))
 _VERSIONS: tuple[tuple[str, ...], tuple[str, ...]] = (("v1", "1"), ("v0", "0"))
+UNCLEAR = "the name is used in a way that cannot be followed"
 _PLATFORM_METHOD = "get_attn_backend_cls"  # the target passes True wherever it still passes `use_v1`
 
 
@@ -43,8 +44,13 @@ class Axis:
 class Axes:
     """Finds and settles them."""
 
-    def __init__(self, file: PythonFile, names: Names, values: Values, draft: Draft, unused: Unused) -> None:
+    def __init__(
+        self, file: PythonFile, names: Names, values: Values, draft: Draft, unused: Unused,
+        held: frozenset[tuple[int, str]] = frozenset(),
+    ) -> None:  # fmt: skip
+        """`held`: (function, parameter) of tests that go on to run over engines."""
         self.file = file
+        self.held = held
         self.names = names
         self.values = values
         self.draft = draft
@@ -52,6 +58,7 @@ class Axes:
         self.found: list[Axis] = []
         self.fixtures: list[Function] = []
         self.unclear: list[tuple[ast.AST, str, str]] = []  # (place, rule, remark)
+        self.held_places: list[ast.AST] = []
 
     def prove(self) -> None:
         """Prove all that can be proven."""
@@ -75,6 +82,19 @@ class Axes:
             self.unused.removable.add(fixture.name)
             self.unused.statements.doom(fixture)
 
+    def half_done(self) -> frozenset[tuple[int, str]]:
+        """Parameters that stay although what gives them their values would go: all of an axis goes, or nothing."""
+        stays = [(axis.function, axis.name, id(axis.function)) for axis in self.found]
+        for fixture in self.fixtures:
+            for other in self.unused.functions:
+                if other is not fixture and fixture.name in [each.arg for each in every_parameter(other)]:
+                    stays.append((other, fixture.name, id(fixture)))
+        return frozenset(
+            (held, name)
+            for function, name, held in stays
+            if (id(function), name) not in self.unused.dropped and not self.unused.gone(function)
+        )
+
     # parametrize
 
     def _axis(self, function: Function, decorator: ast.expr) -> Axis | None:
@@ -96,9 +116,12 @@ class Axes:
         if not any(sides):
             self.unclear.append((decorator, "V1M305", "all its rows are for V0"))
             return None
+        if (id(function), names[position]) in self.held:
+            self.held_places.append(decorator)
+            return None
         plain = not any(keyword.arg in ("indirect", "ids") for keyword in decorator.keywords)
         if not (plain or len(names) == 1) or not self._foldable(function, names[position]):
-            self.unclear.append((decorator, "V1M304", "the name is used in a way that cannot be followed"))
+            self.unclear.append((decorator, "V1M304", UNCLEAR))
             return None
         dead = {at for at, side in enumerate(sides) if not side}
         alive = {repr(cell.value) for cell, side in zip(cells, sides, strict=True) if side and cell is not None}
@@ -187,6 +210,9 @@ class Axes:
         if _hands_out_parameter(function) and _ENGINE.fullmatch(function.name):
             if is_conftest(self.file):
                 self.unclear.append((function, "V1M304", "tests elsewhere may request it"))
+                return
+            if (id(function), function.name) in self.held:
+                self.held_places.append(function)
                 return
             self.fixtures.append(function)
             value = next(cell for row, side in zip(rows, sides, strict=True) if side and (cell := _cell(row, 0, 1)))
