@@ -46,7 +46,7 @@ _ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
 _OF_V0 = frozenset({"scheduler", "scheduler_contexts", "cached_scheduler_outputs"})  # whatever the engine is called
 _LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
 TO_THE_WORKERS = (
-    "Let the workers do it: `LLM.collective_rpc(\"method\", args=...)` calls a method of the worker class or of your "
+    'Let the workers do it: `LLM.collective_rpc("method", args=...)` calls a method of the worker class or of your '
     "`worker_extension_cls`. `LLM.apply_model(function)` runs a function on the model in every worker, which needs "
     "VLLM_ALLOW_INSECURE_SERIALIZATION=1, since a function is pickled on its way."
 )
