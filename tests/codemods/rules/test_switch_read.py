@@ -111,9 +111,21 @@ FOLDED = [
     ),
     pytest.param(ENVS, 'x = f"{envs.VLLM_USE_V1}"\n', 'x = f"{True}"\n', id="f-string"),
     pytest.param(
-        ENVS, """x = f"a{'.v1' if envs.VLLM_USE_V1 else ''}b"\n""", """x = f"a{'.v1'}b"\n""", id="choice in an f-string"
+        ENVS, """x = f"a{'.v1' if envs.VLLM_USE_V1 else ''}b"\n""", """x = "a.v1b"\n""", id="choice in an f-string"
     ),
-    pytest.param(OS, """x = f"{os.getenv('VLLM_USE_V1')}"\n""", """x = f"{'1'}"\n""", id="quotes in an f-string"),
+    pytest.param(OS, """x = f"{os.getenv('VLLM_USE_V1')}"\n""", """x = "1"\n""", id="quotes in an f-string"),
+    pytest.param(
+        ENVS,
+        """x = [f"{y}{'b' if envs.VLLM_USE_V1 else ''}", f"{{z}}{'b' if envs.VLLM_USE_V1 else ''}"]\n""",
+        """x = [f"{y}b", f"{{z}}b"]\n""",
+        id="what must stay an f-string",
+    ),
+    pytest.param(
+        ENVS,
+        """x = f"{'a' if envs.VLLM_USE_V1 else ''!r}{'{' if envs.VLLM_USE_V1 else '':>3}"\n""",
+        """x = f"{'a'!r}{'{':>3}"\n""",
+        id="what is formatted, or no plain text",
+    ),
     pytest.param(ENVS, "def f(v=envs.VLLM_USE_V1): ...\n", "def f(v=True): ...\n", id="default argument"),
     pytest.param(ENVS, "x = lambda: envs.VLLM_USE_V1\n", "x = lambda: True\n", id="lambda"),
     pytest.param(ENVS, "while not envs.VLLM_USE_V1:\n    f()\ng()\n", "g()\n", id="a loop that never runs"),
