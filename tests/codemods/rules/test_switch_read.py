@@ -122,6 +122,12 @@ FOLDED = [
     ),
     pytest.param(
         ENVS,
+        """x = (f'a{".v1" if envs.VLLM_USE_V1 else ""}'\\\n    "b" F"c")\n""",
+        """x = ('a.v1'\\\n    "b" "c")\n""",
+        id="a text in several pieces",
+    ),
+    pytest.param(
+        ENVS,
         """x = f"{'a' if envs.VLLM_USE_V1 else ''!r}{'{' if envs.VLLM_USE_V1 else '':>3}"\n""",
         """x = f"{'a'!r}{'{':>3}"\n""",
         id="what is formatted, or no plain text",

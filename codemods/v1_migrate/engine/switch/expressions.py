@@ -15,7 +15,7 @@ from .values import Known, Values
 Report = Callable[[str, ast.AST, bool, str], None]  # (rule, place, edited, remark)
 _EFFECT = "the test has one answer now; what stands before it stays because the call may do something else as well"
 _PLAIN = re.compile(r"""(['"])(?P<text>[\w./: -]*)\1""")  # means the same inside a text as in quotes
-_ONE_F_STRING = re.compile(r"""[fF](?P<quote>['"])(?:(?!(?P=quote))[^\\\n])+(?P=quote)""")
+_STRING = re.compile(r"""(?P<f>[fF]?)(?P<quote>['"])(?:(?!(?P=quote))[^\\\n])*(?P=quote)""")
 READ, SET, SET_TO_V0 = "V1M201", "V1M202", "V1M203"
 
 
@@ -211,8 +211,10 @@ class Expressions:
         plain = [self._formatted(part, node) for part in parts]
         start, end = self.file.span(node)
         text = self.draft.source.text[start:end]
-        if plain and all(plain) and _ONE_F_STRING.fullmatch(text) and not any(mark in text for mark in ("{{", "}}")):
-            self.draft.delete(start, start + 1)  # a plain text now
+        if not plain or not all(plain) or "{{" in text or "}}" in text or _STRING.sub("", text).strip(" \t\r\n\\"):
+            return
+        for found in _STRING.finditer(text):  # plain texts now
+            self.draft.delete(start + found.start("f"), start + found.end("f"))
 
     def _formatted(self, part: ast.FormattedValue, whole: ast.JoinedStr) -> bool:
         """Fold a part of an f-string; True where it became a piece of its text."""
