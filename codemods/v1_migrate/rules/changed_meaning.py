@@ -99,7 +99,7 @@ _ATTENTION_TYPE, _AN_ENUM_SINCE = "vllm.attention.AttentionType", "0.14.0"
 
 
 class ChangedMeaning(Rule):
-    id = "V1M115"
+    id = "V1M116"
     slug = "changed-meaning"
     summary = "member that kept its name and holds something else"
     severity = Severity.WARNING

@@ -1,4 +1,4 @@
-"""V1M115: members that kept their name and hold something else."""
+"""V1M116: members that kept their name and hold something else."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LAYER = "from {} import Attention\n\n\ndef f(layer: Attention, t, i):\n    {}\n"
 )
 def test_a_cache_is_no_list_any_more(module: str, line: str) -> None:
     text = LAYER.format(module, line)
-    (found,) = rewrite(text, "0.32.0").said("V1M115")
+    (found,) = rewrite(text, "0.32.0").said("V1M116")
     assert (found.line, found.severity, found.open) == (5, Severity.WARNING, True)
     assert "is the cache itself, one tensor" in found.message
-    assert rewrite(text, "0.16.0").said("V1M115") == []
+    assert rewrite(text, "0.16.0").said("V1M116") == []
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_cache_is_no_list_any_more(module: str, line: str) -> None:
     ],
 )
 def test_what_suits_a_tensor_is_left_alone(line: str) -> None:
-    assert rewrite(LAYER.format(NEW, line), "0.32.0").said("V1M115") == []
+    assert rewrite(LAYER.format(NEW, line), "0.32.0").said("V1M116") == []
 
 
 def test_it_is_found_on_a_class_that_derives_from_it() -> None:
@@ -46,7 +46,7 @@ def test_it_is_found_on_a_class_that_derives_from_it() -> None:
         "from vllm.model_executor.layers.attention.cross_attention import CrossAttention\n\n\n"
         "def f(layer: CrossAttention):\n    return layer.kv_cache[0]\n"
     )
-    assert rewrite(text, "0.32.0").lines("V1M115") == [5]
+    assert rewrite(text, "0.32.0").lines("V1M116") == [5]
 
 
 def test_it_is_found_on_self_and_on_attributes_of_self() -> None:
@@ -68,7 +68,7 @@ def test_it_is_found_on_self_and_on_attributes_of_self() -> None:
                 return self.layer.kv_cache[0]
         """
     )
-    assert rewrite(text, "0.32.0").lines("V1M115") == [6, 14]
+    assert rewrite(text, "0.32.0").lines("V1M116") == [6, 14]
 
 
 LORAS = "from vllm.entrypoints.openai.serving_models import OpenAIServingModels\n\n\ndef f(m: OpenAIServingModels):\n    {}\n"
@@ -84,7 +84,7 @@ LORAS = "from vllm.entrypoints.openai.serving_models import OpenAIServingModels\
     ],
 )
 def test_a_list_that_became_a_dictionary(line: str, count: int) -> None:
-    assert len(rewrite(LORAS.format(line), "0.32.0").said("V1M115")) == count
+    assert len(rewrite(LORAS.format(line), "0.32.0").said("V1M116")) == count
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_a_list_that_became_a_dictionary(line: str, count: int) -> None:
 )
 def test_a_member_of_an_enumeration_in_a_text(expression: str, count: int) -> None:
     text = f"from vllm.attention import AttentionType\n\nx = {expression}\n"
-    assert len(rewrite(text, "0.32.0").said("V1M115")) == count
-    assert rewrite(text, "0.11.0").said("V1M115") == []
+    assert len(rewrite(text, "0.32.0").said("V1M116")) == count
+    assert rewrite(text, "0.11.0").said("V1M116") == []
