@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from .discover import File, Kind
-from .names.releases import sort_key
+from .names.releases import normalise, sort_key
 from .source import Source, Unreadable
 
 FIRST_V1_ONLY_FOR_CPU = "0.10.0"
@@ -47,22 +47,42 @@ class Releases(Protocol):
 def resolve(index: Releases, option: str | None, configured: str | None, where: str) -> Target:
     """--target, else the configuration's (`where`), else the installed vLLM, else the newest known release.
 
-    Raises ValueError for a release the index does not have.
+    Raises ValueError for a release that the index does not have, or that still has V0 on CPUs.
     """
     if option is not None:
-        return Target(index.release(option), "--target")
+        return Target(_asked_for(index, option), "--target")
     if configured is not None:
-        return Target(index.release(configured), f"from {where}")
+        return Target(_asked_for(index, configured), f"from {where}")
     newest = _newest(index.releases)
     for name, version in _installed():
         try:
             release = index.release(version)
         except ValueError:
             return Target(newest, f"newest known release; the installed {name} {version} is not in the index")
-        if sort_key(release) >= sort_key(FIRST_V1_ONLY_FOR_CPU):
+        if _is_target(release):
             return Target(release, f"the installed {name}")
         return Target(newest, f"newest known release; the installed {name} {version} still has V0")
     return Target(newest, "newest known release")
+
+
+def _asked_for(index: Releases, text: str) -> str:
+    targets = [release for release in index.releases if _is_target(release)]
+    try:
+        release = index.release(text)
+    except ValueError:
+        return normalise(text, targets)  # whose error names the targets alone
+    if not _is_target(release):
+        span = f"{min(targets, key=sort_key)} to {_newest(targets)}"
+        raise ValueError(
+            f"vLLM {release} is no target: it still has V0 on CPUs. Targets are {span}; --also names an older release "
+            "that the code must go on to serve"
+        )
+    return release
+
+
+def _is_target(release: str) -> bool:
+    """It has V1 only on CPUs, or is a tree that a user added under a name of its own."""
+    return sort_key(release) >= sort_key(FIRST_V1_ONLY_FOR_CPU)
 
 
 def _newest(releases: Iterable[str]) -> str:

@@ -36,12 +36,25 @@ class Diagnosis:
     alien: list[str] = field(default_factory=list)  # keywords that no release is known to take
     handed: frozenset[int] = frozenset()  # the values, by identity, that come by `**`
     optional: frozenset[str] = frozenset()  # names that always hold None or False where the call stands
+    supplied: set[str] = field(default_factory=set)  # parameters that get their argument by what is named or translated
     displaced: str = ""  # the first parameter whose argument stands where the target reads another one
     stuck: str = ""  # why positional arguments cannot be named
 
     @property
-    def edited(self) -> bool:
+    def repairable(self) -> bool:
+        """Something can be named, dropped or translated."""
         return bool(self.items and (self.named or self.dropped or self.translated or self.handed_on))
+
+    @property
+    def edited(self) -> bool:
+        """All of that, or nothing: in a call that fails all the same, what is gone tells what it was written for."""
+        return self.repairable and not self._hopeless
+
+    @property
+    def _hopeless(self) -> bool:
+        positional = {id(value) for value in self.given.positional}
+        carried = any(id(value) in positional for _, value in self.carried)
+        return bool(self.misfit.missing or self.misfit.repeated or self.stuck or carried)
 
     @property
     def refused(self) -> bool:
@@ -95,6 +108,8 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.
         _positions(result, shift)
     for name in misfit.unknown:
         _keyword(result, name)
+    missing = tuple(name for name in result.misfit.missing if name not in result.supplied)
+    result.misfit = replace(result.misfit, missing=missing)
     return result
 
 
@@ -161,6 +176,7 @@ def _positions(result: Diagnosis, shift: int | None) -> None:
         if new:
             result.items.name(at, new)
             result.named.append(new)
+            result.supplied.add(new)
         else:
             result.items.drop(at)
             name = meant[position]
@@ -194,11 +210,13 @@ def _keyword(result: Diagnosis, name: str) -> None:
     if new in names and new not in result.given.names:
         result.items.rename(at, name, new)
         result.translated.append((name, f"{new}="))
+        result.supplied.add(new)
         return
     text = _translation(result, name, value, names)
     if text:
         result.items.replace(at, text)
         result.translated.append((name, text))
+        result.supplied |= _keywords_in(text)
     elif means_nothing(name, value):
         result.items.drop(at)
         result.dropped.append(name)
@@ -239,10 +257,15 @@ def _translation(result: Diagnosis, name: str, value: ast.expr, names: set[str])
     if name == "guided_decoding_backend" and not result.callee.new.endswith("LLM"):
         return ""  # only LLM makes a configuration of a dictionary
     text = TRANSLATED[name, value.value].format(repr(value.value).replace("'", '"'))
+    wanted = _keywords_in(text)
+    return text if wanted <= names and not wanted & set(result.given.names) else ""
+
+
+def _keywords_in(text: str) -> set[str]:
+    """The names in `a=1, b=2`."""
     call = ast.parse(f"f({text})", mode="eval").body
     assert isinstance(call, ast.Call)
-    wanted = {keyword.arg for keyword in call.keywords}
-    return text if wanted <= names and not wanted & set(result.given.names) else ""
+    return {keyword.arg for keyword in call.keywords if keyword.arg}
 
 
 def means_nothing(name: str, value: ast.expr) -> bool:

@@ -107,9 +107,12 @@ class Callee:
 
     def known_before(self, name: str) -> bool:
         """Some release before the target has a parameter of this name."""
-        return any(p.name == name for _, ps in self.of_v0 for p in ps) or any(
-            p.name == name for _, ps in self.of_v1 for p in ps
-        )
+        return bool(self.taking(name))
+
+    def taking(self, name: str) -> tuple[tuple[Param, ...], ...]:
+        """The parameters of the releases before the target that have this one, be it under an older name."""
+        every = (params for each in (*self.under_older_names(), self) for _, params in (*each.of_v0, *each.of_v1))
+        return tuple(params for params in every if any(param.name == name for param in params))
 
 
 def is_v0(release: str) -> bool:

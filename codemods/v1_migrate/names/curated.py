@@ -148,10 +148,15 @@ class Curated:
         if new is not None and past:
             module = self._modules.get(entry.old, "")
             return module if new in module else f"Since {past[-1][0]} it is {new}. {module}".rstrip()
+        later = next(((first, dotted) for first, dotted in entry.to if (first, dotted) not in past), ("", ""))
+        if not past and later[1]:
+            return f"From {later[0]} on it is {later[1]}."
         homes = [dotted for _, dotted in past if dotted]
         last = f"It was last {homes[-1]}; " if homes else ""
         since = past[-1][0] if past else entry.gone_in
         text = f"{last}nothing takes its place from {since} on."
+        if later[1]:
+            text = f"{last}nothing takes its place from {since} until {later[0]}, from which on it is {later[1]}."
         return " ".join([text[0].upper() + text[1:], self.advice_for(entry.old, target)])
 
     def _came_in(self, dotted: str) -> str:

@@ -24,6 +24,11 @@ def sort_key(release: str) -> tuple[int, tuple[int, ...], int, str]:
     return (0, tuple(numbers), int(match[2] or -1), "")
 
 
+def only_v1(release: str) -> str:
+    """What the release has of engines, in words: V0 left CPUs with 0.10.0, other devices with 0.11.0."""
+    return "has only V1" if sort_key(release) >= sort_key("0.11.0") else "has only V1 on CPUs"
+
+
 def normalise(text: str, known: Iterable[str]) -> str:
     """The known release that `text` names ("0.11", "v0.11.0", "0.11.0+cpu"). Raises UnknownRelease."""
     releases = list(known)

@@ -17,7 +17,8 @@ get_attn_backend(64, dtype, "auto", 16, False, use_v1=True)
 The finding names the parameters that the target has.
 
 ## Safety
-*manual*. What can be dropped, named or translated is the business of V1M112.
+*manual*. What can be dropped, named or translated is the business of V1M112, where that alone makes the call fit. A
+call that would still be refused is left as it was written: what is gone tells which release it was written for.
 """
 
 from __future__ import annotations
@@ -48,30 +49,49 @@ class ChangedCall(Rule):
         if file.legacy:
             return
         for found in diagnoses(file):
-            if found.refused and not found.callee.contract and not handled_elsewhere(found.callee.old):
-                if _only_misses(found) and found.carried and file.settings.selected("V1M112"):
-                    continue  # what carries the value has another name now: V1M112 says both
-                finding = self._say(file, found)
-                if finding is not None:
-                    yield finding
+            if refusal_is_said(file, found):
+                yield self._say(file, found)
 
-    def _say(self, file: PythonFile, found: Diagnosis) -> Finding | None:
+    def _say(self, file: PythonFile, found: Diagnosis) -> Finding:
         accepted = [release for release, _ in found.callee.accepting(found.given)]
-        if not accepted and not found.alien and not _lacks_only(found):
-            return None  # no release is known to take it: what is written here is not what it looks like
         new, target = found.callee.new, file.judge.target
         start, end = file.span(found.call.func)
-        written = f"vLLM {accepted[-1]} takes it" if accepted else "no release before it is known to"
+        written = f"vLLM {accepted[-1]} takes it" if accepted else "no earlier release we know takes it either"
         return file.finding(
             self.id,
             start,
             end,
             f"vLLM {target} refuses this call of `{new}` ({'; '.join(_reasons(found))}); {written}",
-            Severity.ERROR if accepted else Severity.WARNING,
+            Severity.ERROR,
             effort=Effort.MINUTES,
             advice=_parameters(found),
             name=found.callee.old,
         )
+
+
+def refusal_is_said(file: PythonFile, found: Diagnosis) -> bool:
+    """This rule speaks of the call, if it is selected."""
+    if not found.refused or found.callee.contract or handled_elsewhere(found.callee.old):
+        return False
+    if _only_misses(found) and found.carried and file.settings.selected("V1M112"):
+        return False  # what carries the value has another name now: V1M112 says both
+    # Else no release is known to take it, and what is written here is not what it looks like.
+    return bool(found.callee.accepting(found.given) or found.alien or _is_for_the_target(found))
+
+
+def deeds(found: Diagnosis) -> str:
+    """What an edit does to a call, or would do if the call fitted then."""
+    out = []
+    for names, why in ((found.dropped, "asked for nothing here"), (found.handed_on, "nothing passes it any more")):
+        if names:
+            listed = ", ".join(f"`{name}`" for name in names)
+            out.append(f"{listed} {'is' if len(names) == 1 else 'are'} gone and {why}")
+    if found.translated:
+        out.append(", ".join(f"`{old}` is `{new}` now" for old, new in found.translated))
+    if found.named:
+        done = "arguments are named, since their positions changed"
+        out.append(done if found.edited else "the positions of arguments changed")
+    return "; ".join(out)
 
 
 def _parameters(found: Diagnosis) -> str:
@@ -89,12 +109,15 @@ def _parameters(found: Diagnosis) -> str:
     return text + "."
 
 
-def _lacks_only(found: Diagnosis) -> bool:
-    """The target knows every keyword, and wants a few more: so does a call that was edited halfway."""
-    given, params = found.given, found.callee.params
-    required = {param.name for param in params if not param.default} & set(given.names)
-    known = set(given.names) <= {param.name for param in params} and not given.positional
-    return known and 0 < len(found.misfit.missing) <= len(required)
+def _is_for_the_target(found: Diagnosis) -> bool:
+    """Of what the target requires, more is there than is missing: so it is in a call that somebody edited halfway."""
+    if found.stuck or found.misfit.repeated:
+        return False
+    params, given = found.callee.params, found.given
+    by_position = [param.name for param in params if param.kind in ("pos", "pos_or_kw")]
+    there = {*given.names, *by_position[: len(given.positional)]}
+    required = [param.name for param in params if not param.default and not param.kind.startswith("var_")]
+    return 0 < len(found.misfit.missing) <= len(there.intersection(required))
 
 
 def _only_misses(found: Diagnosis) -> bool:
@@ -104,6 +127,8 @@ def _only_misses(found: Diagnosis) -> bool:
 def _reasons(found: Diagnosis) -> Iterator[str]:
     if found.alien:
         yield "no keyword " + ", ".join(f"`{name}`" for name in found.alien)
+    if found.repairable:
+        yield deeds(found)
     if found.stuck:
         yield found.stuck
     if found.misfit.missing:

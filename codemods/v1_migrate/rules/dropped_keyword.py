@@ -28,7 +28,9 @@ llm = LLM("m", disable_async_output_proc=True)
 and `disable_async_output_proc=True` is reported, because it carried a value.
 
 ## Safety
-*bridge* for what is dropped or named: the older releases read the result in the same way. *v1* for what is translated.
+*bridge* for what is dropped or named where the last release with V0 reads the result in the same way. *v1* for what is
+translated, and for what that release requires (`spec_token_ids=None`): with `--also` or `--bridge` such a call stays.
+A call that would still be refused is not edited (V1M113).
 """
 
 from __future__ import annotations
@@ -38,10 +40,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.call_check import Diagnosis, diagnoses, means_nothing, parameter_names
+from ..engine.served import needed_on
 from ..engine.switch.needs import needed
 from ..findings import Finding, Safety, Severity
 from ..names.curated import Curated
+from ..names.index import LAST_V0
 from ..names.member_settings import member_setting
+from .changed_call import deeds, refusal_is_said
 from .dropped_values import ADVICE, RENAMED
 from .metadata_builder import handled_elsewhere
 from .rule import Phase, Rule
@@ -54,6 +59,11 @@ _UNKNOWING = (
     "Leave it out, or find what took its place in the release notes.",
 )
 _MOST_NAMED = 6
+_REFUSED = "Not edited: the call is refused all the same, and what is gone tells which release it was written for."
+_NEEDED = (
+    "Not edited: vLLM {also}, which is to be served, too, needs {listed} here. Write the call twice, behind a test of "
+    "vLLM's version."
+)
 
 
 class DroppedKeyword(Rule):
@@ -72,17 +82,27 @@ class DroppedKeyword(Rule):
                 yield from self._carried(file, found)
 
     def _edited(self, file: PythonFile, found: Diagnosis) -> Iterator[Finding]:
-        if not found.edited or found.items is None:
+        if not found.repairable or found.items is None:
             return
+        if not found.edited and file.settings.selected("V1M113") and refusal_is_said(file, found):
+            return  # V1M113 says of the whole call what is to be done
         start, end = file.span(found.call.func)
-        edits = found.items.edits() if file.allowed(self.id, found.callee.old) else ()
+        also = file.settings.also
+        needed_there = needed_on(found, also or LAST_V0)
+        held = _REFUSED if not found.edited else ""
+        if also and needed_there:
+            listed = ", ".join(f"`{name}`" for name in needed_there)
+            held = _NEEDED.format(also=also, listed=listed)
+        edits = found.items.edits() if not held and file.allowed(self.id, found.callee.old) else ()
+        bridge = not (found.translated or found.handed_on or needed_there)
         yield file.finding(
             self.id,
             start,
             end,
-            f"`{found.callee.new}` on vLLM {file.judge.target}: {_deeds(found)}",
+            f"`{found.callee.new}` on vLLM {file.judge.target}: {deeds(found)}",
             Severity.ERROR,
-            safety=Safety.V1 if found.translated or found.handed_on else Safety.BRIDGE,
+            safety=Safety.MANUAL if held else Safety.BRIDGE if bridge else Safety.V1,
+            advice=held,
             name=found.callee.old,
             edits=edits,
         )
@@ -116,7 +136,7 @@ class DroppedKeyword(Rule):
         if new in parameter_names(found.callee.params) and name not in ADVICE:
             return f"It is `{new}` there."
         words = advice_for(found.callee.new, name, value)
-        before = [params for _, params in (*found.callee.of_v0, *found.callee.of_v1) if name in parameter_names(params)]
+        before = found.callee.taking(name)
         if words not in _UNKNOWING or not before:
             return words
         added = [p.name for p in found.callee.params if p.name not in {old.name for old in before[-1]}]
@@ -125,21 +145,6 @@ class DroppedKeyword(Rule):
         new_there = f"It takes {listed} there, which older releases do not." if 0 < len(added) <= _MOST_NAMED else ""
         advice = "It was required before: something else tells the callee now." if required else words
         return f"{advice} {new_there}".strip()
-
-
-def _deeds(found: Diagnosis) -> str:
-    deeds = []
-    if found.dropped:
-        listed = ", ".join(f"`{name}`" for name in found.dropped)
-        deeds.append(f"{listed} is gone and asked for nothing here")
-    if found.handed_on:
-        listed = ", ".join(f"`{name}`" for name in found.handed_on)
-        deeds.append(f"{listed} is gone and nothing passes it any more")
-    if found.translated:
-        deeds.append(", ".join(f"`{old}` is `{new}` now" for old, new in found.translated))
-    if found.named:
-        deeds.append("arguments are named, since their positions changed")
-    return "; ".join(deeds)
 
 
 def advice_for(callee: str, name: str, value: ast.expr | None = None) -> str:

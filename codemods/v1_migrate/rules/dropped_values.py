@@ -37,8 +37,27 @@ NO_OP: dict[str, tuple[object, ...]] = {
     "use_v2_block_manager": (True,),
 }
 
+# Of these, values that ask for what the target does anyway, and for something on the releases with V0.
+MEANT_ON_V0: dict[str, tuple[object, ...]] = {"swap_space": (0,)}
+
 # `False` switched something off that was on by default: it carried a value.
-MEANT_BY_FALSE = frozenset({"multi_step_stream_outputs", "use_async_output_proc", "use_inductor", "use_v1"})
+MEANT_BY_FALSE = frozenset(
+    {
+        "convert_to_rgb",
+        "disable_logprobs",
+        "execute_shuffle",
+        "handle_oov_mm_token",
+        "is_act_and_mul",
+        "is_k_full",
+        "multi_step_stream_outputs",
+        "use_async_output_proc",
+        "use_cudagraph",
+        "use_inductor",
+        "use_overlapped",
+        "use_v1",
+        "wait_for_save",
+    }
+)
 
 # An empty list switched something off.
 MEANT_BY_EMPTY = frozenset({"cuda_graph_sizes", "cudagraph_capture_sizes", "stop_token_ids"})

@@ -16,9 +16,11 @@ model.load_weights(weights)
 ```
 On V1, send the work to the workers instead:
 ```python
-llm.apply_model(lambda model: model.load_weights(weights))
-llm.collective_rpc("update_weights", args=(weights,))  # a method of your own worker class or worker extension
+llm.collective_rpc("update_weights", args=(path,))  # a method of your own worker class or worker extension
+llm.apply_model(lambda model: model.eval())  # with VLLM_ALLOW_INSECURE_SERIALIZATION=1
 ```
+A method goes by its name. A function is pickled on its way to the engine's process, which vLLM refuses (a TypeError)
+unless `VLLM_ALLOW_INSECURE_SERIALIZATION=1` is set; so is an argument that is neither plain data nor a tensor.
 
 ## Safety
 *manual*. What to send across depends on what the code wants from the model.
@@ -44,8 +46,9 @@ _ENGINES = {"llm_engine", "engine", "async_engine", "inference_engine"}
 _OF_V0 = frozenset({"scheduler", "scheduler_contexts", "cached_scheduler_outputs"})  # whatever the engine is called
 _LLM_ENGINE = "vllm.engine.llm_engine.LLMEngine"
 TO_THE_WORKERS = (
-    "Let the workers do it: `LLM.apply_model(function)` runs a function on the model in every worker, "
-    "`LLM.collective_rpc(method, args=...)` calls a method of the worker class or of your `worker_extension_cls`."
+    'Let the workers do it: `LLM.collective_rpc("method", args=...)` calls a method of the worker class or of your '
+    "`worker_extension_cls`. `LLM.apply_model(function)` runs a function on the model in every worker, which needs "
+    "VLLM_ALLOW_INSECURE_SERIALIZATION=1, since a function is pickled on its way."
 )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Effort, Finding, Safety
+from ..names.releases import only_v1
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ class PlannedRule(Rule):
     safety = Safety.V1
     phase = Phase.DEAD_CODE
     folds = True
-    message: ClassVar[str] = ""  # may name {target}
+    message: ClassVar[str] = ""  # may name {target} and what it has, {only_v1}
     advice: ClassVar[str] = ""  # what to do where nothing is edited
     effort: ClassVar[Effort] = Effort.MINUTES
 
@@ -28,12 +29,12 @@ class PlannedRule(Rule):
         for note in plan.notes:
             if note.rule != self.id:
                 continue
-            parts = [note.remark[:1].upper() + note.remark[1:], "" if note.edited else self.advice]
+            parts = [sentence(note.remark), "" if note.edited else self.advice]
             yield file.finding(
                 self.id,
                 note.start,
                 note.end,
-                self.message.format(target=file.judge.target),
+                self.message.format(target=file.judge.target, only_v1=only_v1(file.judge.target)),
                 self.severity,
                 safety=self.safety if note.edited else Safety.MANUAL,
                 effort=self.effort,
@@ -41,3 +42,8 @@ class PlannedRule(Rule):
                 name=SUBJECT,
                 edits=plan.edits if note.edited else (),
             )
+
+
+def sentence(words: str) -> str:
+    """With a capital letter, unless the first word has one of its own."""
+    return words if words.startswith("vLLM") else words[:1].upper() + words[1:]

@@ -30,7 +30,7 @@ class BothEngines(PlannedRule):
     id = "V1M303"
     slug = "both-engines-fixture"
     summary = "fixture that runs tests on both engines or pins them to V0"
-    message = "chooses between engines, and vLLM {target} has only V1"
+    message = "chooses between engines, and vLLM {target} {only_v1}"
     advice = "Remove what is left of the choice by hand"
     severity = Severity.WARNING
     effort = Effort.MINUTES

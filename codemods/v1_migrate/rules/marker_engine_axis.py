@@ -34,6 +34,6 @@ class EngineAxis(PlannedRule):
     id = "V1M304"
     slug = "engine-axis"
     summary = "test parametrised over engines"
-    message = "runs over engines, and vLLM {target} has only V1"
+    message = "runs over engines, and vLLM {target} {only_v1}"
     advice = "Take the axis, the parameter and its uses out together"
     severity = Severity.WARNING

@@ -34,7 +34,7 @@ class SkipV1(PlannedRule):
     id = "V1M301"
     slug = "skip-v1-mark"
     summary = "mark that skips a test on one engine"
-    message = "this mark chooses an engine for the test, and vLLM {target} has only V1"
+    message = "this mark chooses an engine for the test, and vLLM {target} {only_v1}"
     advice = "Decide: delete the test if it tested V0, or the mark if V1 can do it"
     severity = Severity.WARNING
     effort = Effort.MINUTES

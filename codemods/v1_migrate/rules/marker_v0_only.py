@@ -28,7 +28,7 @@ class V0Only(PlannedRule):
     id = "V1M305"
     slug = "v0-only-test"
     summary = "test that only made sense on V0"
-    message = "only makes sense on V0, which vLLM {target} does not have"
+    message = "only makes sense on V0, and vLLM {target} {only_v1}"
     advice = "Port it to V1 or delete it"
     severity = Severity.WARNING
     effort = Effort.HOURS

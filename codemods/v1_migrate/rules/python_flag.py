@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.scopes import Node, Path, ancestors
 from ..engine.switch.draft import Draft
-from ..engine.switch.statements import BLOCKS
+from ..engine.switch.lines import BLOCKS
 from ..engine.switch.tokens import Tokens
 from ..engine.textual.arguments import of_scripts
 from ..engine.textual.python_arguments import Listed, PythonArguments

@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..names.releases import only_v1
 from .rule import Phase, Rule
 from .text_switch import SWITCH, V0_ADVICE
 
@@ -112,7 +113,7 @@ class StaleMessage(Rule):
             start + match.end("set"),
             f"a command in a text sets `{match['set']}`"
             + (", which asks for V0" if off else "")
-            + f", and vLLM {file.judge.target} has only V1",
+            + f", and vLLM {file.judge.target} {only_v1(file.judge.target)}",
             Severity.WARNING if off else Severity.INFO,
             effort=Effort.HOURS if off else Effort.MINUTES,
             advice=V0_ADVICE if off else "Take the assignment out of the command, with whatever computes its value.",
@@ -126,7 +127,7 @@ class StaleMessage(Rule):
             self.id,
             start,
             end,
-            f"{what} speaks of {engine} (`{word.strip()}`), and vLLM {file.judge.target} has only V1",
+            f"{what} speaks of {engine} (`{word.strip()}`), and vLLM {file.judge.target} {only_v1(file.judge.target)}",
             Severity.INFO,
             safety=Safety.UNSAFE if edits else Safety.MANUAL,
             effort=Effort.MINUTES,

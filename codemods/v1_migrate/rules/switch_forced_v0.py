@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.switch.needs import needed
 from ..findings import Finding, Severity
+from ..names.releases import only_v1
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class ForcedV0(Rule):
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
         for found in needed(file):
-            message = f"`{found.need.argument}=` chose V0 without a word; vLLM {file.judge.target} has only V1"
+            target = file.judge.target
+            message = f"`{found.need.argument}=` chose V0 without a word; vLLM {target} {only_v1(target)}"
             advice = found.need.instead
             yield file.finding(self.id, found.start, found.end, message, Severity.ERROR, advice=advice, name="")

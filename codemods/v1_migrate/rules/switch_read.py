@@ -34,13 +34,16 @@ the tree that an arm which goes alone named by its path is a finding of its own.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.release_arms import NEVER
 from ..engine.switch.defaults import MORE_THAN_A_DEFAULT
+from ..engine.switch.names import SWITCH
 from ..engine.switch.plan import SUBJECT, plan_of
 from ..findings import Effort, Finding, Safety, Severity
+from ..names.releases import only_v1
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -96,13 +99,17 @@ class SwitchRead(Rule):
                 )
 
     def _say(self, file: PythonFile, start: int, end: int, edited: bool, remark: str) -> Finding:
-        gone = file.judge.judge(SUBJECT).missing
-        text = " ".join(file.source.text[start:end].split())
-        text = text if len(text) < 60 else text[:57] + "..."
-        message = f"`{text}` is true on vLLM {file.judge.target}, which has only V1"
-        if gone and "environ" not in text and "getenv" not in text:
-            message = f"vLLM {file.judge.target} has only V1, and `{SUBJECT}` is gone"
-        severity = Severity.ERROR if gone and "environ" not in text and "getenv" not in text else Severity.WARNING
+        gone, target = file.judge.judge(SUBJECT).missing, file.judge.target
+        written = " ".join(file.source.text[start:end].split())
+        text = written if len(written) < 60 else written[:57] + "..."
+        message, severity = f"`{text}` is true on vLLM {target}, which {only_v1(target)}", Severity.WARNING
+        if "environ" in text or "getenv" in text:
+            state = f"nothing sets `{SWITCH}` on vLLM {target}, which {only_v1(target)}"
+            if not gone:
+                state = f"vLLM {target}, which {only_v1(target)}, sets `{SWITCH}` with its first engine; until then"
+            message = f"{state}{':' if gone else ''} `{text}` {_given(written)}"
+        elif gone and (SWITCH in text or "is_set" in text):
+            message, severity = f"vLLM {target} {only_v1(target)}, and `{SUBJECT}` is gone", Severity.ERROR
         if edited:
             return file.finding(self.id, start, end, message, severity, advice=remark, name=SUBJECT)
         if remark == NEVER:
@@ -115,3 +122,20 @@ class SwitchRead(Rule):
             else "Keep the V1 arm and drop the test."
         )
         return file.finding(self.id, start, end, message, severity, advice=advice, name=SUBJECT)
+
+
+def _given(text: str) -> str:
+    """What a read of the environment gives where the variable is not set."""
+    try:
+        node = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return "gives its default"
+    if isinstance(node, ast.Subscript):
+        return "fails"
+    if isinstance(node, ast.Compare):
+        return "is true" if isinstance(node.ops[0], ast.NotIn) else "is false"
+    default = node.args[1] if isinstance(node, ast.Call) and len(node.args) > 1 else ast.Constant(None)
+    if not isinstance(default, ast.Constant):
+        return "gives its default"
+    gives = f"gives `{ast.unparse(default)}`"
+    return gives if default.value in ("1", 1) else f"{gives}, and what is meant for V0 runs without a word"

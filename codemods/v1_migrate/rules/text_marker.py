@@ -27,6 +27,7 @@ from packaging.version import Version
 
 from ..findings import Effort, Finding, Severity
 from ..kinds import Kind
+from ..names.releases import only_v1
 from .rule import Rule
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class TextMarker(Rule):
                 yield from self._expression(file, expression, seen)
         if file.kind in (Kind.INI, Kind.TOML, Kind.PYPROJECT) and "markers" in text:
             for definition in _DEFINITION.finditer(text):
-                message = f"defines the marker `{definition['text']}`: there is one engine on vLLM {file.judge.target}"
+                target = file.judge.target
+                message = f"defines the marker `{definition['text']}`, and vLLM {target} {only_v1(target)}"
                 advice = "Delete it once no test has it."
                 yield self._say(file, *definition.span("text"), message, Severity.WARNING, advice)
 

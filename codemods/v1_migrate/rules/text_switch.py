@@ -41,6 +41,7 @@ from packaging.version import Version
 from ..engine.textual.environment import Environment, Place
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
+from ..names.releases import only_v1
 from .rule import Phase, Rule
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _words(file: AnyFile, place: Place) -> tuple[str, Severity, str]:
     target = file.judge.target
     version = Version(target)
     read = version < _UNREAD
-    state = f"vLLM {target} has one engine" if read else f"vLLM {target} does not read it"
+    state = f"vLLM {target} {only_v1(target)}" if read else f"vLLM {target} does not read it"
     if not _decided(file):
         older = file.settings.also or target
         message = f"`{SWITCH}` still chooses the engine on vLLM {older}, from 0.11.0 on there is only V1"

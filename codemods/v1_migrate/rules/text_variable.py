@@ -53,6 +53,10 @@ _ENUMS = (
     "vllm.attention.backends.registry.AttentionBackendEnum",
 )
 _PROSE = (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK, Kind.PATCH)
+_ON_A_CPU = (
+    "On a CPU leave it out: there is one backend, `{name}`. On other devices it chose the attention of vision "
+    "encoders: `--mm-encoder-attn-backend`."
+)
 _OPTION_SINCE = Version("0.15.0")
 
 
@@ -113,14 +117,18 @@ class TextVariable(Rule):
             if place.value in _CPU_NAMES and place.value != _cpu_backend(target):
                 yield self._renamed(file, place, wanted if cpu else "")
             return
+        of_v0 = not cpu and wanted in _CPU_NAMES - {_cpu_backend(target)}  # elsewhere it meant vision encoders
         known = cpu or any(
             file.judge.index.resolve(f"{enum}.{wanted}", file.judge.target).found for enum in _ENUMS if wanted
         )
+        known = known and not of_v0
         edits = self._as_option(file, environment, place, wanted) if known else ()
         if not edits and cpu:
             edits = tuple(environment.edits([place]).values())
         advice = f"Say `--attention-backend {wanted}`" if known else f"`{place.value}` is no backend of the target"
         advice += ", or `attention_config={'backend': ...}` in Python."
+        if of_v0:
+            advice = _ON_A_CPU.format(name=_cpu_backend(target))
         message = f"vLLM {file.judge.target} does not read `{BACKEND}`, gone since {variables()[BACKEND].gone}"
         yield self._finding(file, place, message, Severity.WARNING, advice, edits)
 

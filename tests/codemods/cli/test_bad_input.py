@@ -35,6 +35,10 @@ def refused(done: Any, *words: str) -> None:
         pytest.param(("none",), ("none: no such file or directory",), id="a missing path"),
         pytest.param((), ("which PATH?",), id="no path"),
         pytest.param((".", "--target", "0.77"), ("unknown vLLM release '0.77'", "0.32.0"), id="an unknown target"),
+        pytest.param((".", "--target", "0.77"), ("in all 0.10.0 ... 0.32.0",), id="the targets that there are"),
+        pytest.param(
+            (".", "--target", "0.9.2"), ("still has V0 on CPUs", "0.10.0 to 0.32.0", "--also"), id="no target"
+        ),
         pytest.param((".", "--select", "V1M999"), ("unknown rule 'V1M999'", "v1-migrate rules"), id="an unknown rule"),
         pytest.param((".", "--ignore", "moved-nam"), ("unknown rule", "did you mean moved-name"), id="a rule near one"),
         pytest.param((".", "--baseline", "none.json"), ("none.json", "--write-baseline"), id="a missing baseline"),

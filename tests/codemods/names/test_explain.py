@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
+from v1_migrate.names.curated import Curated
 from v1_migrate.names.explain import UnknownName, explain
-from v1_migrate.names.releases import UnknownRelease
+from v1_migrate.names.releases import UnknownRelease, sort_key
 
 
 @pytest.mark.parametrize(
@@ -89,3 +91,20 @@ def test_a_member_is_found_by_its_class_and_told_what_to_do() -> None:
     assert text.startswith("vllm.sampling_params.SamplingParams.best_of\n")
     assert "gone in 0.12.0" in text
     assert "ask for n" in text
+
+
+@pytest.mark.parametrize("target", ["0.10.0", "0.11.0"])
+def test_a_name_that_is_still_there_is_told_where_it_goes(target: str) -> None:
+    text = explain("vllm.utils.FlexibleArgumentParser", target)
+    assert "still there" in text
+    assert "From 0.11.1 on it is vllm.utils.argparse_utils.FlexibleArgumentParser." in text
+
+
+def test_no_name_with_a_later_place_is_said_to_have_none() -> None:
+    curated = Curated.load()
+    for entry in curated.entries():
+        for target in ("0.10.0", "0.11.0", "0.16.0"):
+            fate = curated.fate(entry.old, target)
+            later = [place for first, place in entry.to if sort_key(first) > sort_key(target)]
+            if fate is not None and any(later[:1]):
+                assert not re.search(r"othing takes its place from [\d.]+ on\.", fate.advice), entry.old

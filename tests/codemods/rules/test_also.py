@@ -10,6 +10,7 @@ from v1_migrate.discover import Kind
 from v1_migrate.engine.analyse import Analyser, Result
 from v1_migrate.engine.context import Settings
 from v1_migrate.engine.tree import Tree
+from v1_migrate.findings import Safety
 from v1_migrate.names.index import Index
 from v1_migrate.session import Failure, Request, Session
 from v1_migrate.source import Source
@@ -312,3 +313,48 @@ def test_a_release_that_makes_no_sense_is_refused(tmp_path: Path, also: str, mes
     (tmp_path / "a.py").write_text("import vllm\n")
     with pytest.raises(Failure, match=message):
         Session.open(Request("plan", tmp_path, target="0.32.0", also=also))
+
+
+OUTPUT = (
+    "from vllm.v1.outputs import ModelRunnerOutput\n\nx = ModelRunnerOutput(req_ids=[], req_id_to_index={}, "
+    "sampled_token_ids=[], spec_token_ids=None, logprobs=None, prompt_logprobs_dict={}, pooler_output=[])\n"
+)
+SWAP = "from vllm import LLM\n\nx = LLM('m', swap_space=0)\n"
+NAMED = "from vllm import LLM\n\nx = LLM('m', 't')\n"
+NEEDED = [
+    pytest.param(OUTPUT, "0.9.2", "`spec_token_ids`", id="a field without a default"),
+    pytest.param(OUTPUT, "0.10.0", "`spec_token_ids`", id="the same in a release of V1"),
+    pytest.param(SWAP, "0.9.2", "`swap_space`", id="a value that means something to V0"),
+]
+
+
+@pytest.mark.parametrize(("text", "also", "name"), NEEDED)
+@pytest.mark.parametrize("bridge", [False, True], ids=["--also", "--bridge"])
+def test_an_argument_that_the_older_release_needs_stays(text: str, also: str, name: str, bridge: bool) -> None:
+    settings = Settings("0.32.0", "vllm", also=also, bridge=bridge)
+    source = Source.from_bytes(text.encode(), "module.py", python=True)
+    result = Analyser(Tree(Path("/nowhere")), settings).source(source, Kind.PYTHON, "plugin.module", "plugin")
+    assert result.new_text is None
+    (found,) = result.findings
+    assert (found.rule, found.open) == ("V1M112", True)
+    assert f"vLLM {also}, which is to be served, too, needs {name} here" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("text", "also"),
+    [
+        pytest.param(OUTPUT, "0.10.2", id="a release that has lost it already"),
+        pytest.param(SWAP.replace("swap_space=0", "swap_space=4"), "0.9.2", id="what was the default"),
+        pytest.param(SWAP, "0.11.0", id="a release that never swaps"),
+        pytest.param(NAMED, "0.9.2", id="a name that both releases have"),
+    ],
+)
+def test_an_argument_that_the_older_release_does_not_need_goes(text: str, also: str) -> None:
+    result = run(text, also=also)
+    assert result.new_text is not None
+    assert all(finding.fixed for finding in result.findings)
+
+
+def test_only_what_v0_runs_is_called_safe_for_it() -> None:
+    (required,), (default,) = run(OUTPUT).findings, run(SWAP.replace("=0", "=4")).findings
+    assert (required.safety, default.safety) == (Safety.V1, Safety.BRIDGE)

@@ -259,6 +259,28 @@ def test_what_cannot_be_followed_is_said() -> None:
     assert outcome.lines("V1M007") == [3, 5, 6]
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        pytest.param("path", True, id="a name that nobody knows"),
+        pytest.param('f"{root}.models"', True, id="what begins with such a name"),
+        pytest.param('"vllm." + path', True, id="a path in vllm"),
+        pytest.param("found", True, id="a name with two values, one of them unknown"),
+        pytest.param("model.__class__.__module__", False, id="an object's own module"),
+        pytest.param("own", False, id="a name with that in it"),
+        pytest.param('f"{type(model).__module__}.layers"', False, id="a part of it"),
+        pytest.param('f"transformers.models.{path}"', False, id="another package"),
+        pytest.param('"." + path, package=__package__', False, id="the package at hand"),
+    ],
+)
+def test_a_path_that_is_none_of_vllms_can_be_let_be(path: str, said: bool) -> None:
+    outcome = rewrite(
+        "import importlib\nimport vllm.config\n\nfound = model.__class__.__module__\nfound = elsewhere()\n"
+        f"own = model.__class__.__module__\nx = importlib.import_module({path})\n"
+    )
+    assert bool(outcome.said("V1M007")) is said
+
+
 def test_string_paths_are_rewritten_only_when_they_are_the_whole_string() -> None:
     outcome = rewrite(
         dedent(

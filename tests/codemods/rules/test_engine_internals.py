@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import pytest
 from harness import dedent, rewrite
+from v1_migrate.names import curated
+from v1_migrate.rules.engine_internals import TO_THE_WORKERS
 
 
 @pytest.mark.parametrize(
@@ -60,3 +65,13 @@ def test_a_lost_member_of_an_engine_is_one_finding() -> None:
     assert [finding.rule for finding in rewrite(text, "0.32.0").findings] == ["V1M008"]
     other = text.replace("engine:", "e:").replace("return engine", "return e")
     assert [finding.rule for finding in rewrite(other, "0.32.0").findings] == ["V1M102"]
+
+
+def test_who_is_to_send_a_function_is_told_what_that_needs() -> None:
+    advice = [TO_THE_WORKERS]
+    for file in sorted((Path(curated.__file__).parent / "data").glob("*.toml")):
+        rows = tomllib.loads(file.read_text())
+        advice += [row.get("advice", "") for key in ("name", "group", "module") for row in rows.get(key, ())]
+    of_functions = [words for words in advice if "LLM.apply_model" in words]
+    assert len(of_functions) > 3
+    assert all("VLLM_ALLOW_INSECURE_SERIALIZATION=1" in words for words in of_functions)

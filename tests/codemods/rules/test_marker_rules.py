@@ -510,3 +510,45 @@ def test_a_skip_below_a_mark_for_cpus_says_so() -> None:
     outcome = rewrite(text, "0.32.0")
     assert outcome.text == text
     assert "`cpu_model` above it" in outcome.said("V1M301")[0].advice
+
+
+HALF = [
+    pytest.param("0.10.0", "def test_a(use_v1, m): m.setenv('VLLM_USE_V1', '1' if use_v1 else '0')", id="V0 lives on"),
+    pytest.param(
+        "0.32.0",
+        """def test_a(use_v1):
+    if hasattr(envs, "VLLM_USE_V1") and use_v1:
+        pass""",
+        id="a use behind a test of the release",
+    ),
+    pytest.param("0.32.0", "def helper(use_v1): return 1 if use_v1 else 2\n\n\nx = helper", id="no test at all"),
+]
+
+
+@pytest.mark.parametrize("target, function", HALF)
+def test_an_axis_goes_with_its_parameter_or_stays(target: str, function: str) -> None:
+    text = (
+        f"import pytest\nimport vllm.envs as envs\n\n\n@pytest.mark.parametrize('use_v1', [True, False])\n{function}\n"
+    )
+    outcome = rewrite(text, target, rel="tests/test_engines.py", folds=True)
+    assert "parametrize('use_v1', [True, False])" in outcome.text
+    assert "(use_v1" in outcome.text
+    assert any(found.open for found in outcome.said("V1M304"))
+
+
+def test_a_fixture_goes_with_its_requests_or_stays() -> None:
+    text = dedent(
+        """
+        import pytest
+
+
+        @pytest.fixture(params=[True, False])
+        def use_v1(request):
+            return request.param
+
+
+        def test_a(use_v1, m): m.setenv("VLLM_USE_V1", "1" if use_v1 else "0")
+        """
+    )
+    assert rewrite(text, "0.10.0", rel="tests/test_engines.py", folds=True).text == text
+    assert "use_v1" not in rewrite(text, "0.11.0", rel="tests/test_engines.py", folds=True).text

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 from harness import dedent, rewrite
-from v1_migrate.findings import Safety
+from v1_migrate.findings import Safety, Severity
 from v1_migrate.names.index import Index
 
 ATTENTION = "from vllm.attention import Attention\n"
@@ -164,6 +164,11 @@ def test_what_is_dropped_runs_on_v0_too_and_what_is_translated_does_not() -> Non
 
 
 CARRIED = [
+    pytest.param(
+        "from vllm.config import CompilationConfig\nCompilationConfig(use_cudagraph=False)\n",
+        "use_cudagraph",
+        id="False against a default of a class of the configuration",
+    ),
     pytest.param(
         LLM + "LLM('m', disable_async_output_proc=True)\n", "disable_async_output_proc", id="a switch that was set"
     ),
@@ -384,3 +389,65 @@ def test_what_was_required_is_not_to_be_left_out() -> None:
     (found,) = rewrite(text, "0.32.0").said("V1M112")
     assert "It was required before" in found.advice
     assert "`slot_mapping_modes`" in found.advice
+
+
+REQUEST = (
+    "from vllm.v1.engine import EngineCoreRequest\n\nx = EngineCoreRequest(request_id='0', prompt_token_ids=[1], "
+    "mm_inputs=None, mm_hashes=None, mm_placeholders=None, sampling_params=p, pooling_params=None, "
+    "eos_token_id=None, arrival_time=0, lora_request=None, cache_salt=None, data_parallel_rank=None)\n"
+)
+HELD = [
+    pytest.param(REQUEST, "missing `mm_features`); vLLM 0.10.0 takes it", id="that a release took"),
+    pytest.param(
+        REQUEST.replace(", data_parallel_rank=None", ""),
+        "missing `mm_features`, `data_parallel_rank`); no earlier release we know takes it either",
+        id="that no release took",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), HELD)
+def test_a_call_that_stays_refused_is_not_edited_and_is_said_in_one_finding(text: str, words: str) -> None:
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.text == text
+    (found,) = outcome.findings
+    assert (found.rule, found.severity) == ("V1M113", Severity.ERROR)
+    assert (
+        "`mm_inputs`, `mm_hashes`, `mm_placeholders`, `eos_token_id` are gone and asked for nothing here"
+        in found.message
+    )
+    assert words in found.message
+
+
+def test_without_the_rule_for_refused_calls_the_other_says_why_it_does_not_edit() -> None:
+    outcome = rewrite(REQUEST, "0.32.0", ignore=frozenset({"V1M113"}))
+    assert outcome.text == REQUEST
+    (found,) = outcome.findings
+    assert found.advice.startswith("Not edited: the call is refused all the same")
+    assert found.safety is Safety.MANUAL
+
+
+def test_what_is_edited_may_give_the_target_what_it_requires() -> None:
+    text = "from vllm.multimodal.inputs import MultiModalSharedField\nx = MultiModalSharedField(4)\n"
+    outcome = rewrite(text, "0.32.0")
+    assert "MultiModalSharedField(batch_size=4)" in outcome.text
+    assert outcome.open == []
+
+
+@pytest.mark.parametrize("call", ["LLM('m', mine=1)", "LLM('m', mine=1, device='cpu')"])
+def test_a_refused_call_is_an_error_whoever_wrote_it(call: str) -> None:
+    (found,) = rewrite(f"{LLM}{call}\n").said("V1M113")
+    assert found.severity is Severity.ERROR
+
+
+@pytest.mark.parametrize("module", ["serving_models", "models.serving"], ids=["before the import moves", "after it"])
+def test_a_keyword_is_known_under_the_older_name_of_its_callee(module: str) -> None:
+    text = (
+        f"from vllm.entrypoints.openai.{module} import OpenAIServingModels\n"
+        "x = OpenAIServingModels(base_model_paths=b, model_config=c)\n"
+    )
+    outcome = rewrite(text, "0.32.0")
+    assert outcome.said("V1M113") == []
+    (found,) = outcome.said("V1M112")
+    assert "does not take `model_config`" in found.message
+    assert found.advice.startswith("It was required before")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from v1_migrate.engine.tree import Tree
+from v1_migrate.findings import Severity
 
 from .harness import dedent, rewrite
 
@@ -110,9 +111,27 @@ FOLDED = [
     ),
     pytest.param(ENVS, 'x = f"{envs.VLLM_USE_V1}"\n', 'x = f"{True}"\n', id="f-string"),
     pytest.param(
-        ENVS, """x = f"a{'.v1' if envs.VLLM_USE_V1 else ''}b"\n""", """x = f"a{'.v1'}b"\n""", id="choice in an f-string"
+        ENVS, """x = f"a{'.v1' if envs.VLLM_USE_V1 else ''}b"\n""", """x = "a.v1b"\n""", id="choice in an f-string"
     ),
-    pytest.param(OS, """x = f"{os.getenv('VLLM_USE_V1')}"\n""", """x = f"{'1'}"\n""", id="quotes in an f-string"),
+    pytest.param(OS, """x = f"{os.getenv('VLLM_USE_V1')}"\n""", """x = "1"\n""", id="quotes in an f-string"),
+    pytest.param(
+        ENVS,
+        """x = [f"{y}{'b' if envs.VLLM_USE_V1 else ''}", f"{{z}}{'b' if envs.VLLM_USE_V1 else ''}"]\n""",
+        """x = [f"{y}b", f"{{z}}b"]\n""",
+        id="what must stay an f-string",
+    ),
+    pytest.param(
+        ENVS,
+        """x = (f'a{".v1" if envs.VLLM_USE_V1 else ""}'\\\n    "b" F"c")\n""",
+        """x = ('a.v1'\\\n    "b" "c")\n""",
+        id="a text in several pieces",
+    ),
+    pytest.param(
+        ENVS,
+        """x = f"{'a' if envs.VLLM_USE_V1 else ''!r}{'{' if envs.VLLM_USE_V1 else '':>3}"\n""",
+        """x = f"{'a'!r}{'{':>3}"\n""",
+        id="what is formatted, or no plain text",
+    ),
     pytest.param(ENVS, "def f(v=envs.VLLM_USE_V1): ...\n", "def f(v=True): ...\n", id="default argument"),
     pytest.param(ENVS, "x = lambda: envs.VLLM_USE_V1\n", "x = lambda: True\n", id="lambda"),
     pytest.param(ENVS, "while not envs.VLLM_USE_V1:\n    f()\ng()\n", "g()\n", id="a loop that never runs"),
@@ -556,3 +575,53 @@ def test_a_function_that_only_v0_made_a_generator_stays_one(body: str, stays: bo
 def test_comments_of_what_stays_stay(before: str, after: str) -> None:
     outcome = rewrite("from vllm import envs\n" + before, "0.32.0", folds=True)
     assert outcome.text == after
+
+
+GIVEN = [
+    pytest.param(
+        'os.getenv("VLLM_USE_V1", "0")', "gives `'0'`, and what is meant for V0 runs without a word", id="zero"
+    ),
+    pytest.param(
+        'os.getenv("VLLM_USE_V1")', "gives `None`, and what is meant for V0 runs without a word", id="nothing"
+    ),
+    pytest.param('os.environ.get("VLLM_USE_V1", "1")', 'get("VLLM_USE_V1", "1")` gives `\'1\'`', id="one"),
+    pytest.param('os.environ.get("VLLM_USE_V1", x)', "gives its default", id="a default of its own"),
+    pytest.param('os.environ["VLLM_USE_V1"]', "fails", id="an entry"),
+    pytest.param('("VLLM_USE_V1" in os.environ)', "is false", id="whether it is there"),
+]
+
+
+@pytest.mark.parametrize(("read", "words"), GIVEN)
+def test_what_the_environment_gives_on_the_target_is_said(read: str, words: str) -> None:
+    text = f"import os\n\nx = 0\ny = int({read})\n"
+    (found,) = rewrite(text, "0.32.0", folds=True).said("V1M201")
+    assert found.message.startswith("nothing sets `VLLM_USE_V1` on vLLM 0.32.0, which has only V1: `")
+    assert found.message.endswith(words)
+    assert found.severity is Severity.WARNING
+    (found,) = rewrite(text, "0.11.0", folds=True).said("V1M201")
+    assert "sets `VLLM_USE_V1` with its first engine; until then `" in found.message
+
+
+def test_a_name_that_holds_the_text_is_no_name_of_vllm() -> None:
+    text = 'import os\n\nV = os.getenv("VLLM_USE_V1", "0")\nif V == "1":\n    a()\n'
+    findings = rewrite(text, "0.32.0", folds=True).said("V1M201")
+    assert [found.severity for found in findings] == [Severity.WARNING, Severity.WARNING]
+
+
+@pytest.mark.parametrize(("target", "words"), [("0.10.0", "has only V1 on CPUs"), ("0.32.0", "has only V1")])
+def test_what_a_release_has_of_engines_is_said_in_one_way(target: str, words: str) -> None:
+    text = dedent(
+        """
+        import pytest
+        import vllm
+
+
+        @pytest.mark.parametrize("use_v1", [True, False])
+        def test_a(use_v1):
+            run(use_v1, vllm.LLM("m"))  # not on V0
+        """
+    )
+    outcome = rewrite(text, target, rel="tests/test_engines.py", folds=True)
+    spoken = {found.rule: found.message for found in outcome.findings if "has only" in found.message}
+    assert spoken.keys() >= {"V1M304", "V1M501"}
+    assert all(message.endswith(words) for message in spoken.values())

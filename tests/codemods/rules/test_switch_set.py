@@ -540,3 +540,30 @@ def test_arguments_that_chose_v0(call: str, said: bool) -> None:
 def test_a_select_without_the_rule_leaves_the_setting() -> None:
     text = 'import os\nos.environ["VLLM_USE_V1"] = "1"\n'
     assert rewrite(text, "0.11.2", ignore=frozenset({"V1M202"})).text == text
+
+
+BRACKETED = """
+import os
+
+# Hack for both engines
+if "VLLM_USE_V1" in os.environ:
+    del os.environ["VLLM_USE_V1"]
+{between}# end of the {what}
+
+x = os.sep
+"""
+
+
+@pytest.mark.parametrize(
+    ("between", "what", "goes"),
+    [
+        pytest.param("", "hack", True, id="nothing is left between them"),
+        pytest.param("y = 1\n", "hack", False, id="something is"),
+        pytest.param("", "world", False, id="the end of something else"),
+    ],
+)
+def test_comments_that_bracket_what_goes_go_with_it(between: str, what: str, goes: bool) -> None:
+    text = BRACKETED.lstrip().format(between=between, what=what)
+    after = rewrite(text, "0.32.0", folds=True).text
+    assert "VLLM_USE_V1" not in after
+    assert ("# Hack" in after, "# end" in after) == (not goes, not goes)

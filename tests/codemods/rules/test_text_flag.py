@@ -201,6 +201,7 @@ def test_from_0_15_on_the_attention_backend_is_an_option(before: str, after: str
     ("target", "text"),
     [
         pytest.param("0.11.2", f"export {BACKEND}=TORCH_SDPA\nvllm serve\n", id="nothing says that it is a CPU"),
+        pytest.param("0.32.0", f"{BACKEND}=TORCH_SDPA vllm serve m\n", id="nor here, where the name is an empty tag"),
         pytest.param("0.32.0", f"{BACKEND}=XFORMERS vllm serve m\n", id="a backend that the target lacks"),
         pytest.param("0.32.0", f"export {BACKEND}=FLASHINFER\nvllm serve m\n", id="an export for other devices"),
         pytest.param("0.32.0", "export VLLM_TORCH_PROFILER_DIR=/tmp\n", id="a variable with a successor"),
@@ -210,6 +211,11 @@ def test_variables_that_need_a_person(target: str, text: str) -> None:
     outcome = rewrite(text, target, kind=Kind.SHELL)
     assert outcome.text == text
     assert [f.severity for f in outcome.said(VARIABLE)] == [Severity.WARNING]
+
+
+def test_the_name_of_v0_is_no_name_to_say_on_the_target() -> None:
+    (found,) = rewrite(f"export {BACKEND}=TORCH_SDPA\n", "0.32.0", kind=Kind.SHELL).said(VARIABLE)
+    assert found.advice.startswith("On a CPU leave it out: there is one backend, `CPU_ATTN`.")
 
 
 def test_every_curated_flag_has_a_span_and_advice() -> None:

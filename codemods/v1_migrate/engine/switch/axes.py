@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from ..context import PythonFile
 from ..scopes import Node
 from .draft import Draft
-from .functions import Function, argument_of, decorators, every_parameter, is_conftest, is_fixture
+from .functions import Function, argument_of, decorators, every_parameter, is_conftest
 from .names import Names
+from .rows import cell_of, fixture_rows, hands_out_parameter, is_parametrize, is_request_param, names_of, side_of
 from .unused import Unused
 from .values import Known, Values
 
 _ENGINE = re.compile(r"(?:vllm_)?(?:use|is|enable)_?v[01]|v1|VLLM_USE_V1|(?:vllm_|engine_)?(?:major_)?version|engine")
-_FLAGS: tuple[tuple[str, ...], tuple[str, ...]] = (("1", "true", "v1"), ("0", "false", "v0"))
-_VERSIONS: tuple[tuple[str, ...], tuple[str, ...]] = (("v1", "1"), ("v0", "0"))
+UNCLEAR = "the name is used in a way that cannot be followed"
 _PLATFORM_METHOD = "get_attn_backend_cls"  # the target passes True wherever it still passes `use_v1`
 
 
@@ -43,8 +43,13 @@ class Axis:
 class Axes:
     """Finds and settles them."""
 
-    def __init__(self, file: PythonFile, names: Names, values: Values, draft: Draft, unused: Unused) -> None:
+    def __init__(
+        self, file: PythonFile, names: Names, values: Values, draft: Draft, unused: Unused,
+        held: frozenset[tuple[int, str]] = frozenset(),
+    ) -> None:  # fmt: skip
+        """`held`: (function, parameter) of tests that go on to run over engines."""
         self.file = file
+        self.held = held
         self.names = names
         self.values = values
         self.draft = draft
@@ -52,6 +57,7 @@ class Axes:
         self.found: list[Axis] = []
         self.fixtures: list[Function] = []
         self.unclear: list[tuple[ast.AST, str, str]] = []  # (place, rule, remark)
+        self.held_places: list[ast.AST] = []
 
     def prove(self) -> None:
         """Prove all that can be proven."""
@@ -75,12 +81,25 @@ class Axes:
             self.unused.removable.add(fixture.name)
             self.unused.statements.doom(fixture)
 
+    def half_done(self) -> frozenset[tuple[int, str]]:
+        """Parameters that stay although what gives them their values would go: all of an axis goes, or nothing."""
+        stays = [(axis.function, axis.name, id(axis.function)) for axis in self.found]
+        for fixture in self.fixtures:
+            for other in self.unused.functions:
+                if other is not fixture and fixture.name in [each.arg for each in every_parameter(other)]:
+                    stays.append((other, fixture.name, id(fixture)))
+        return frozenset(
+            (held, name)
+            for function, name, held in stays
+            if (id(function), name) not in self.unused.dropped and not self.unused.gone(function)
+        )
+
     # parametrize
 
     def _axis(self, function: Function, decorator: ast.expr) -> Axis | None:
-        if not isinstance(decorator, ast.Call) or not _is_parametrize(decorator) or len(decorator.args) != 2:
+        if not isinstance(decorator, ast.Call) or not is_parametrize(decorator) or len(decorator.args) != 2:
             return None
-        names = _names(decorator.args[0])
+        names = names_of(decorator.args[0])
         position = next((at for at, name in enumerate(names) if _ENGINE.fullmatch(name)), -1)
         if position < 0:
             return None
@@ -89,16 +108,19 @@ class Axes:
             if "v" in names[position].lower():
                 self.unclear.append((decorator, "V1M304", "its values stand elsewhere"))
             return None
-        cells = [_cell(row, position, len(names)) for row in rows]
-        sides = [_side(names[position], cell) for cell in cells]
+        cells = [cell_of(row, position, len(names)) for row in rows]
+        sides = [side_of(names[position], cell) for cell in cells]
         if not rows or any(side is None for side in sides):
             return None
         if not any(sides):
             self.unclear.append((decorator, "V1M305", "all its rows are for V0"))
             return None
+        if (id(function), names[position]) in self.held:
+            self.held_places.append(decorator)
+            return None
         plain = not any(keyword.arg in ("indirect", "ids") for keyword in decorator.keywords)
         if not (plain or len(names) == 1) or not self._foldable(function, names[position]):
-            self.unclear.append((decorator, "V1M304", "the name is used in a way that cannot be followed"))
+            self.unclear.append((decorator, "V1M304", UNCLEAR))
             return None
         dead = {at for at, side in enumerate(sides) if not side}
         alive = {repr(cell.value) for cell, side in zip(cells, sides, strict=True) if side and cell is not None}
@@ -176,31 +198,34 @@ class Axes:
     # fixtures
 
     def _fixture(self, function: Function) -> None:
-        rows = _fixture_rows(function)
+        rows = fixture_rows(function)
         if rows is None:
             return
         sides = [
-            _side(function.name if _ENGINE.fullmatch(function.name) else "use_v1", _cell(row, 0, 1)) for row in rows
+            side_of(function.name if _ENGINE.fullmatch(function.name) else "use_v1", cell_of(row, 0, 1)) for row in rows
         ]
         if any(side is None for side in sides) or not any(sides):
             return
-        if _hands_out_parameter(function) and _ENGINE.fullmatch(function.name):
+        if hands_out_parameter(function) and _ENGINE.fullmatch(function.name):
             if is_conftest(self.file):
                 self.unclear.append((function, "V1M304", "tests elsewhere may request it"))
                 return
+            if (id(function), function.name) in self.held:
+                self.held_places.append(function)
+                return
             self.fixtures.append(function)
-            value = next(cell for row, side in zip(rows, sides, strict=True) if side and (cell := _cell(row, 0, 1)))
+            value = next(cell for row, side in zip(rows, sides, strict=True) if side and (cell := cell_of(row, 0, 1)))
             for other in self.unused.functions:
                 if function.name in [argument.arg for argument in every_parameter(other)]:
                     self._prove_parameter(other, function.name, Known(value.value))
         elif all(sides):
-            self._parameter_assigned(function, Known(_cell(rows[0], 0, 1).value))  # type: ignore[union-attr]
+            self._parameter_assigned(function, Known(cell_of(rows[0], 0, 1).value))  # type: ignore[union-attr]
 
     def _parameter_assigned(self, function: Function, value: Known) -> None:
         """`use_v1 = request.param` in a fixture whose only parameter is V1."""
         scope = self.names.scopes.get(id(function))
         for statement in function.body:
-            if scope is not None and isinstance(statement, ast.Assign) and _is_request_param(statement.value):
+            if scope is not None and isinstance(statement, ast.Assign) and is_request_param(statement.value):
                 target = statement.targets[0]
                 named = isinstance(target, ast.Name) and _ENGINE.fullmatch(target.id)
                 if named and len(scope.bindings.get(target.id, ())) == 1:  # type: ignore[attr-defined]
@@ -257,65 +282,3 @@ class Axes:
                 if len(known) == len(passed) and len(same) == 1 and all(value and value.switched for value in known):
                     news |= self._prove_parameter(function, argument.arg, known[0])  # type: ignore[arg-type]
         return news
-
-
-def _is_parametrize(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr == "parametrize"
-
-
-def _names(node: ast.expr) -> list[str]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [name.strip() for name in node.value.split(",") if name.strip()]
-    if isinstance(node, ast.List | ast.Tuple):
-        return [str(item.value) for item in node.elts if isinstance(item, ast.Constant)]
-    return []
-
-
-def _cell(row: ast.expr, position: int, width: int) -> Known | None:
-    """The literal of a row at a position."""
-    if isinstance(row, ast.Call) and getattr(row.func, "attr", getattr(row.func, "id", "")) == "param":
-        cells: list[ast.expr] = row.args
-    elif width > 1:
-        cells = row.elts if isinstance(row, ast.Tuple | ast.List) else []
-    else:
-        cells = [row]
-    if len(cells) != width or not isinstance(cells[position], ast.Constant):
-        return None
-    return Known(cells[position].value)  # type: ignore[attr-defined]
-
-
-def _side(name: str, cell: Known | None) -> bool | None:
-    """True: V1, False: V0, None: neither for certain."""
-    if cell is None:
-        return None
-    text = str(cell.value).lower()
-    versioned = "version" in name.lower() or name.lower() == "engine"
-    on, off = _VERSIONS if versioned else _FLAGS
-    if "version" in name.lower() and "vllm" not in name.lower() and "engine" not in name.lower():
-        on, off = ("v1", "v1"), ("v0", "v0")
-    side = True if text in on else False if text in off else None
-    return side if side is None or not name.lower().endswith("v0") else not side
-
-
-def _fixture_rows(function: Function) -> list[ast.expr] | None:
-    if not is_fixture(function):
-        return None
-    for _, decorator in decorators(function):
-        for keyword in decorator.keywords if isinstance(decorator, ast.Call) else ():
-            if keyword.arg == "params" and isinstance(keyword.value, ast.List | ast.Tuple) and keyword.value.elts:
-                return list(keyword.value.elts)
-    return None
-
-
-def _hands_out_parameter(function: Function) -> bool:
-    """The fixture does nothing but return or yield `request.param`."""
-    body = [s for s in function.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    if len(body) != 1:
-        return False
-    value = body[0].value if isinstance(body[0], ast.Return | ast.Expr) else None
-    value = value.value if isinstance(value, ast.Yield) else value
-    return value is not None and _is_request_param(value)
-
-
-def _is_request_param(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "param" and getattr(node.value, "id", "") == "request"

@@ -10,6 +10,7 @@ from ...source import Source
 from .tokens import Item, Tokens
 
 _BLANKS = re.compile(r"[ \t\f]*")
+_WORDS = re.compile(r"[a-z]+")
 # What a comment must speak of to go with the code below it.
 _OF_THE_SWITCH = re.compile(r"\bv[01]\b|VLLM_USE_V1|use_v1|environment variable|env var|monkeypatch", re.IGNORECASE)
 
@@ -140,6 +141,7 @@ class Draft:
 
     def edits(self) -> tuple[Edit, ...]:
         """Everything above as edits, sorted, none touching another's text."""
+        self._drop_empty_brackets()
         lines = self._line_spans()
         spans = _merged([*(span for span in self.spans if not self._overwritten(*span)), *lines])
         text = self.source.text
@@ -153,6 +155,19 @@ class Draft:
     def _overwritten(self, start: int, end: int) -> bool:
         """Something else is written for a text that holds text[start:end] and more."""
         return any(low <= start and end <= high and high - low > end - start for low, high in self.replacements)
+
+    def _drop_empty_brackets(self) -> None:
+        """`# begin of the hack` and `# end of the hack` go with all that stood between them."""
+        for first, last in self._runs():
+            above, below = first - 1, last + 1
+            while self.blank(above) and above > 1:
+                above -= 1
+            while self.blank(below) and below < len(self.source.line_starts):
+                below += 1
+            if above >= 1 and self.comment_only(above) and self.comment_only(below):
+                opening, closing = (set(_WORDS.findall(self.source.line(line).lower())) for line in (above, below))
+                if "end" in closing and closing - {"end", "of", "the"} and closing - {"end", "of", "the"} <= opening:
+                    self.lines.update((above, below))
 
     def _line_spans(self) -> list[tuple[int, int]]:
         spans = []

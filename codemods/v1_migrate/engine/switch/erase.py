@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ..context import PythonFile
 from .draft import Draft
-from .statements import Block, Statements
+from .lines import Block
+from .statements import Statements
 from .tokens import Tokens
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 
 from ..context import PythonFile
@@ -13,6 +14,8 @@ from .values import Known, Values
 
 Report = Callable[[str, ast.AST, bool, str], None]  # (rule, place, edited, remark)
 _EFFECT = "the test has one answer now; what stands before it stays because the call may do something else as well"
+_PLAIN = re.compile(r"""(['"])(?P<text>[\w./: -]*)\1""")  # means the same inside a text as in quotes
+_STRING = re.compile(r"""(?P<f>[fF]?)(?P<quote>['"])(?:(?!(?P=quote))[^\\\n])*(?P=quote)""")
 READ, SET, SET_TO_V0 = "V1M201", "V1M202", "V1M203"
 
 
@@ -204,25 +207,36 @@ class Expressions:
             self.folded(condition, known.raw)
 
     def _joined_str(self, node: ast.JoinedStr) -> None:
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                self._formatted(part, node)
-
-    def _formatted(self, part: ast.FormattedValue, whole: ast.JoinedStr) -> None:
-        if not self._foldable(part.value):
+        parts = [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        plain = [self._formatted(part, node) for part in parts]
+        start, end = self.file.span(node)
+        text = self.draft.source.text[start:end]
+        if not plain or not all(plain) or "{{" in text or "}}" in text or _STRING.sub("", text).strip(" \t\r\n\\"):
             return
+        for found in _STRING.finditer(text):  # plain texts now
+            self.draft.delete(start + found.start("f"), start + found.end("f"))
+
+    def _formatted(self, part: ast.FormattedValue, whole: ast.JoinedStr) -> bool:
+        """Fold a part of an f-string; True where it became a piece of its text."""
+        if not self._foldable(part.value):
+            return False
         start, end = self.file.span(part.value)
         text = self.draft.source.text
         new = self._text(part.value)
         quoted = text[end : end + 3].lstrip().startswith("=")  # f"{x=}" prints the expression's own text
         if new is None or quoted or not _same(text[start:end], part.value):
             self.report(READ, part.value, False, "it stands in an f-string whose text would change")
-            return
+            return False
         quote = self._quote(whole)
         if quote in new and quote not in text[start:end]:
             new = new.replace(quote, "'" if quote == '"' else '"')
-        self.draft.replace(start, end, new)
         self.folded(part.value)
+        literal = _PLAIN.fullmatch(new)
+        if literal and text[start - 1] == "{" and text[end : end + 1] == "}":
+            self.draft.replace(start - 1, end + 1, literal["text"])
+            return True
+        self.draft.replace(start, end, new)
+        return False
 
     def _text(self, node: ast.expr) -> str | None:
         """The folded text of an expression inside an f-string, where tokens are of no help."""

@@ -20,7 +20,7 @@ from ..release_tests import release_tests_of
 from ..scopes import Binding, Path, ancestors
 from ..tree import absolute
 from .actions import Action, Actions
-from .axes import Axes
+from .axes import UNCLEAR, Axes
 from .backend_names import cpu_backend_name, expected_names
 from .conftests import pinning_conftest
 from .defaults import why_more_than_a_default
@@ -89,8 +89,10 @@ LONE_YIELD = "its only `yield` stands in the arm for V0: if callers iterate over
 
 
 class _Planner:
-    def __init__(self, file: PythonFile) -> None:
+    def __init__(self, file: PythonFile, held: frozenset[tuple[int, str]] = frozenset()) -> None:
+        """`held`: parameters by which tests go on to run over engines, since something of them cannot be folded."""
         self.file = file
+        self.held = held
         self.result = Plan()
         self.names = Names(file)
         self.values = Values(self.names)
@@ -111,7 +113,7 @@ class _Planner:
         expressions = Expressions(self.file, self.values, self.actions, draft, self._report)
         statements = Statements(self.file, self.values, draft, expressions, self.actions)
         unused = Unused(self.file, self.names, draft, statements)
-        axes = Axes(self.file, self.names, self.values, draft, unused)
+        axes = Axes(self.file, self.names, self.values, draft, unused, self.held)
         tree = self.file.parsed.tree
         if self._allowed(AXIS):
             axes.prove()
@@ -122,6 +124,9 @@ class _Planner:
         marks.plan({rule for rule in _OF_MARKS if self._allowed(rule)})
         self._backend_names(draft, statements)
         unused.run()
+        half_done = axes.half_done()
+        if half_done:
+            return _Planner(self.file, self.held | half_done).plan()
         Eraser(self.file, draft, statements).emit(tree.body, tree)
         self._axes(axes)
         self._v0_tests(statements)
@@ -324,6 +329,8 @@ class _Planner:
             self.result.notes.append(Note(AXIS, start, min(end, start + len(f"def {fixture.name}")), True))
         for place, rule, remark in axes.unclear:
             self._report(rule, place, False, remark)
+        for place in axes.held_places:
+            self._report(AXIS, place, False, self._why_kept(place) or UNCLEAR)
 
     def _backend_names(self, draft: Draft, statements: Statements) -> None:
         expected = cpu_backend_name(self.file.judge.target)

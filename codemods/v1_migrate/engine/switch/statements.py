@@ -7,13 +7,11 @@ from collections.abc import Callable
 
 from ..context import PythonFile
 from .actions import Action, Actions
-from .draft import Draft, of_the_switch
+from .draft import Draft
 from .expressions import READ, SET_TO_V0, Expressions
-from .tokens import Tokens
-from .values import Values, pure
-
-Block = list[ast.stmt]
-BLOCKS = ("body", "orelse", "finalbody")
+from .fates import Fates
+from .lines import BLOCKS, Block
+from .values import Values
 
 _UNREACHED = (
     "V1 leaves the block before this: nothing from here to its end runs. It stays, since more than reading it may hang "
@@ -21,24 +19,18 @@ _UNREACHED = (
 )
 
 
-class Statements:
+class Statements(Fates):
     """The walk over a file's blocks. Nothing is planned for code that is dead on V1."""
 
     def __init__(
         self, file: PythonFile, values: Values, draft: Draft, expressions: Expressions, actions: Actions
     ) -> None:
-        self.file = file
+        super().__init__(file, draft)
         self.values = values
-        self.draft = draft
-        self.tokens: Tokens = draft.tokens
         self.expressions = expressions
         self.actions = actions
-        self.doomed: set[int] = set()  # statements that go
-        self.doomed_spans: list[tuple[int, int]] = []
-        self.arms: dict[int, Block] = {}  # statements that give way to these
         self.may_go: Callable[[Block], bool] = lambda rest: False
         self.stops: list[ast.stmt] = []  # `pytest.skip(...)` that is now always reached
-        self.chains: dict[int, tuple[list[ast.If], Block]] = {}  # if-chains: arms that stay, and the last block
 
     # decisions
 
@@ -121,19 +113,6 @@ class Statements:
     def _superfluous(self, value: ast.expr) -> bool:
         known = self.values.known(value)
         return known is not None and known.switched
-
-    def doom(self, statement: ast.stmt) -> None:
-        """The statement goes, with all that is in it."""
-        self.doomed.add(id(statement))
-        self.doomed_spans.append((self.start(statement), self.file.span(statement)[1]))
-
-    def gone(self, node: ast.AST) -> bool:
-        """Nothing of the node will be left."""
-        return self.gone_text(*self.file.span(node))
-
-    def gone_text(self, start: int, end: int) -> bool:
-        """Nothing of text[start:end] will be left."""
-        return any(low <= start and end <= high for low, high in self.doomed_spans) or self.draft.gone(start, end)
 
     def _assert(self, statement: ast.Assert) -> None:
         known, kept = self.values.truth(statement.test), self._before_the_answer(statement.test)
@@ -280,124 +259,6 @@ class Statements:
         self.unwrap(statement, arm)
         self.block(arm)
         self.stops += [each for each in arm if _skips(each)]
-
-    # lines
-
-    def unwrap(self, statement: ast.stmt, arm: Block, instead: tuple[int, int, str] | None = None) -> None:
-        """Plan the lines for a statement that gives way to one of its blocks.
-
-        `instead`: what is written for the statement's header, which has one line.
-        """
-        draft = self.draft
-        self.arms[id(statement)] = arm
-        first = draft.line_of(self.file.span(statement)[0])
-        last = self.last_line(statement)
-        colon = self._colon_before(arm)
-        header = draft.line_of(colon)
-        start = self.first_line(arm[0])
-        outer = draft.indentation(first)
-        if start == header:  # `if x: pass`
-            draft.delete(self.file.span(statement)[0], self.file.span(arm[0])[0])
-            draft.delete_lines(self.arm_end(arm) + 1, last)
-            return
-        if instead is not None:
-            draft.replace(*instead)
-            if header > first:  # the other block, and `else:`
-                draft.delete_lines(first + 1, header, tight=True)
-        above = draft.remarks_above(first) if isinstance(statement, ast.With | ast.AsyncWith) else 0
-        if instead is None:
-            draft.delete_lines(first - above, header - 1 if self._comment_stays(header) else header, tight=True)
-        end = self.arm_end(arm)
-        draft.shift(header + 1, end, outer, draft.indentation(start))
-        draft.delete_lines(end + 1, last)
-
-    def _comment_stays(self, header: int) -> bool:
-        """The comment behind `if V1:` or `else:` gets the line to itself, unless it only speaks of the switch."""
-        draft = self.draft
-        start, end = self.tokens.comments.get(header, (0, 0))
-        if start == end or of_the_switch(self.file.source.text[start:end]):
-            return False
-        draft.delete(draft.line_start(header) + draft.indentation(header), start)
-        return True
-
-    def _colon_before(self, arm: Block) -> int:
-        index = self.tokens.before(self.start(arm[0]))
-        return self.tokens.table[index].start
-
-    def start(self, statement: ast.stmt) -> int:
-        """Offset of the statement, its first decorator included."""
-        start, _ = self.file.span(statement)
-        decorators = getattr(statement, "decorator_list", None)
-        if decorators:
-            at = self.tokens.before(self.tokens.parenthesized(*self.file.span(decorators[0]))[0])
-            return self.tokens.table[at].start
-        return start
-
-    def first_line(self, statement: ast.stmt) -> int:
-        """First line, decorators included."""
-        return self.draft.line_of(self.start(statement))
-
-    def last_line(self, statement: ast.stmt) -> int:
-        """Last line of a statement, with the comments that belong to its blocks."""
-        tails: list[int] = [self.draft.line_of(self.file.span(statement)[1])]
-        for name in BLOCKS:
-            body = getattr(statement, name, None)
-            if body:
-                tails.append(self.arm_end(body))
-        return max(tails)
-
-    def arm_end(self, body: Block) -> int:
-        """The last line of a block, with the comments behind it that are indented as it is."""
-        draft = self.draft
-        line = end = draft.line_of(max(self.file.span(body[-1])[1] - 1, 0))
-        if not draft.blank_before(self.start(body[0])):  # `if x: a` on one line
-            return end
-        inner = draft.indentation(self.first_line(body[0]))
-        while draft.blank(line + 1) or (draft.comment_only(line + 1) and draft.indentation(line + 1) >= inner):
-            line += 1
-            if line >= len(draft.source.line_starts):
-                break
-            if draft.comment_only(line):
-                end = line
-        return end
-
-    # what is left
-
-    def remaining(self, body: Block) -> list[ast.stmt]:
-        """The statements of a block that stay, those of unwrapped ones included."""
-        left: list[ast.stmt] = []
-        for statement in body:
-            if id(statement) in self.doomed:
-                continue
-            arm = self.arms.get(id(statement))
-            left += [statement] if arm is None else self.remaining(arm)
-        return left
-
-    def blocks(self, statement: ast.stmt) -> list[Block]:
-        """The blocks of a statement that stay with it."""
-        if id(statement) in self.chains:
-            kept, tail = self.chains[id(statement)]
-            return [*(link.body for link in kept), tail]
-        found: list[Block] = [getattr(statement, name, None) or [] for name in BLOCKS]
-        parts = (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ()))
-        return [*found, *(part.body for part in parts)]
-
-    def settle(self, body: Block) -> bool:
-        """Doom what its emptied blocks make superfluous; True when that doomed something."""
-        changed = False
-        for statement in self.remaining(body):
-            for inner in self.blocks(statement):
-                changed |= self.settle(inner)
-            if isinstance(statement, ast.If) and self._vain(statement):
-                self.doom(statement)
-                changed = True
-        return changed
-
-    def _vain(self, statement: ast.If) -> bool:
-        """All arms became empty, and the tests have no effect of their own."""
-        blocks = [block for block in self.blocks(statement) if block]
-        links = self.chains[id(statement)][0] if id(statement) in self.chains else [statement]
-        return not any(self.remaining(block) for block in blocks) and all(pure(link.test) for link in links)
 
 
 def _skips(statement: ast.stmt) -> bool:

@@ -40,3 +40,8 @@ def implementation(heads: int, size: int) -> TorchSDPABackendImpl:
         blocksparse_params=None,
         attn_type=AttentionType.DECODER,
     )
+
+
+def label(lengths: list[int]) -> str:
+    """What a benchmark of such a batch is called."""
+    return f"{AttentionType.DECODER}-{len(lengths)}"
