@@ -13,10 +13,10 @@ from .callshape import Given, fit, names_by_position, own_name
 from .context import PythonFile
 from .former import former_callables
 from .guards import keyword_guard
-from .instances import class_around, function_around, instances_of
+from .instances import function_around, instances_of
 from .own_classes import first_base, made_by
 from .release_tests import version_guard
-from .scopes import Node
+from .scopes import Node, class_around
 from .verdicts import Judge
 
 # Classes whose constructor vLLM itself calls: nobody else passes arguments to it.

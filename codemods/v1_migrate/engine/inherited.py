@@ -12,8 +12,7 @@ from functools import cached_property
 
 from .context import PythonFile
 from .former import lost_member
-from .instances import class_around
-from .scopes import Binding, Scope, Use
+from .scopes import Binding, Scope, Use, class_around
 
 _SILENT = frozenset({"ABC", "Generic", "Protocol", "object"})
 _DEEP = 8

@@ -2,9 +2,10 @@
 
 ## What it does
 Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
-elements of `list[Class]`, what `LLM.generate` and its like return) and looks each attribute up on the target's class:
-reads, writes, `dataclasses.replace`. In a subclass it looks up what is read through `super()`, and the methods called
-on `self` and `cls` that no class of the file has. What only changed its name, or can be computed from the object alone,
+elements of `list[Class]`, what functions of the file return) and through vLLM's own annotations (`config.model_config`,
+what `LLM.generate` gives), and looks each attribute up on the target's class: reads, writes, `dataclasses.replace`.
+In a subclass it looks up what is read through `super()`, and the methods called on `self` and `cls` that no class of
+the file has. What only changed its name, or can be computed from the object alone,
 is rewritten; everything else is reported with the formula.
 
 ## Why
@@ -41,8 +42,10 @@ from ..engine.callees import callees_of
 from ..engine.chains import Named, asked_for_its_class, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
+from ..engine.held import a_subclass_has
 from ..engine.inherited import inherited
-from ..engine.instances import Instance, Instances, instances_of
+from ..engine.instance import Instance
+from ..engine.instances import Instances, instances_of
 from ..engine.rebuild import begin
 from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
@@ -162,6 +165,8 @@ class MetadataField(Rule):
             and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
         ):
             return self._other_meaning(file, instance, node, new)
+        if instance.held and a_subclass_has(judge, new, attribute):
+            return None
         member = lost_member(judge, instance.dotted, new, attribute)
         return self._gone(file, instance, member, node, new) if member else None
 
