@@ -185,7 +185,7 @@ class Callees:
         references = self.file.by_node.get(id(call.func), [])
         if references:
             reference = references[0]
-            return ("name", reference.dotted) if len(references) == 1 and reference.certain else ("", "")
+            return ("name", reference.dotted) if len(references) == 1 and reference.meant else ("", "")
         if not isinstance(call.func, ast.Attribute):
             return "", ""
         owner = call.func.value

@@ -19,6 +19,7 @@ from .own_classes import line_of
 from .own_results import Results
 from .results import element_class, member_class, returned_class
 from .scopes import Binding, Scope, Use, ancestors, class_around
+from .stand_ins import stands_in
 
 _DEPTH = 6
 _OBJECTS = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platform"}
@@ -201,12 +202,12 @@ class Instances:
 
     def _class_named(self, node: ast.expr) -> str:
         """The vllm class that a name or chain of this file means."""
-        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
+        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.meant]
         return found[0].dotted if len(found) == 1 and self.is_class(found[0].dotted) else ""
 
     def _class_of_factory(self, node: ast.expr) -> str:
         """The class behind `Class.from_engine_args` and the like: vLLM's methods of such names make one."""
-        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
+        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.meant]
         owner, _, method = found[0].dotted.rpartition(".") if len(found) == 1 else ("", "", "")
         return owner if method.startswith("from_") and self.is_class(owner) else ""
 
@@ -217,7 +218,8 @@ class Instances:
             attributes.insert(0, node.attr)
             node = node.value
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-        targets = {self._imports.get((id(binding.node), binding.name), "") for binding in (found[1] if found else ())}
+        telling = [binding for binding in (found[1] if found else ()) if not stands_in(binding)]
+        targets = {self._imports.get((id(binding.node), binding.name), "") for binding in telling}
         dotted = ".".join((targets.pop(), *attributes)) if len(targets) == 1 else ""
         return dotted if dotted and self.is_class(dotted) else ""
 

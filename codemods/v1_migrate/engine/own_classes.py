@@ -29,7 +29,7 @@ def line_of(file: PythonFile, owner: Scope) -> tuple[list[ast.ClassDef], str]:
         own.append(node)
         base = node.bases[0]
         base = base.value if isinstance(base, ast.Subscript) else base
-        references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
+        references = [reference for reference in file.by_node.get(id(base), ()) if reference.meant]
         if references:
             return own, references[0].dotted if len(references) == 1 else ""
         node = class_named(base, owner)
@@ -48,7 +48,7 @@ def made_by(file: PythonFile, function: ast.expr, scope: Scope) -> tuple[str, tu
     annotated = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
     fields = tuple(target.id for target in annotated if isinstance(target, ast.Name))
     base, outer = node.bases[0], inside.parent or inside
-    references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
+    references = [reference for reference in file.by_node.get(id(base), ()) if reference.meant]
     if len(references) == 1:
         return references[0].dotted, fields
     if class_named(base, outer) is node:

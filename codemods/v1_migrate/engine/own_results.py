@@ -51,8 +51,8 @@ class Results:
         judge = self.instances.file.judge
         references = self.instances.file.by_node.get(id(call.func), ())
         if references:
-            certain = len(references) == 1 and references[0].certain
-            return given(judge, references[0].dotted) if certain else None
+            meant = len(references) == 1 and references[0].meant
+            return given(judge, references[0].dotted) if meant else None
         if not isinstance(call.func, ast.Attribute):
             return None
         owner = self.instances.known(call.func.value, scope, depth + 1)
