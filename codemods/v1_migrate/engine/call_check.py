@@ -64,6 +64,11 @@ def _diagnoses(file: PythonFile) -> Iterator[Diagnosis | None]:
         inner = callees.applied(node)
         if inner is not None:
             yield diagnose(file, inner, callees.of(inner), node.node)
+        replaced = callees.replaced(node)
+        found = diagnose(file, *replaced, node.node) if replaced is not None else None
+        if found is not None:
+            found.alien.clear()  # a field that a subclass of the file's own may have
+            yield found
 
 
 _SWALLOWING = frozenset({"Attention"})  # its `**extra_impl_args` meet the implementation's constructor

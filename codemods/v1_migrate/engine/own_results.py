@@ -75,17 +75,23 @@ class Results:
         )
         return only if plain and isinstance(only, Function) else None
 
+    def own_values(self, call: ast.Call, scope: Scope) -> tuple[list[ast.expr], Scope] | None:
+        """What a function or method of this file returns, and its scope; None where there is none."""
+        own = self._own(call, scope)
+        return self._values(own) if isinstance(own, ast.FunctionDef) else None
+
+    def _values(self, function: Function) -> tuple[list[ast.expr], Scope] | None:
+        scope, values = self._scopes.get(id(function)), list(_given_back(function.body))
+        known = sorted((each for each in values if each is not None), key=lambda each: each.lineno)
+        return (known, scope) if scope is not None and len(known) == len(values) else None
+
     def _returned(self, function: Function, depth: int) -> Instance | None:
         """What the function's annotation says, else all of its `return`s."""
         scope = self._scopes.get(id(function))
-        if scope is None:
-            return None
-        if function.returns is not None:
+        if scope is not None and function.returns is not None:
             return self.instances.of_annotation(function.returns, scope.parent or scope)
-        values = list(_given_back(function.body))
-        if any(each is None for each in values):
-            return None
-        return agreed([self.instances.known(each, scope, depth + 1) for each in values if each])
+        found = self._values(function)
+        return agreed([self.instances.known(each, found[1], depth + 1) for each in found[0]]) if found else None
 
 
 def _given_back(body: list[ast.stmt]) -> Iterator[ast.expr | None]:

@@ -38,7 +38,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.callees import callees_of
+from ..engine.callees import callees_of, is_replace
 from ..engine.chains import Named, asked_for_its_class, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
@@ -242,7 +242,7 @@ class MetadataField(Rule):
 
     def _replace(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
         call: ast.Call = found.node
-        if len(call.args) != 1 or not call.keywords or not _is_replace(call, found):
+        if len(call.args) != 1 or not call.keywords or not is_replace(call, found):
             return
         instance = instances.of_expression(call.args[0], found.scope)
         family = family_of(instance.dotted) if instance is not None else None
@@ -293,14 +293,3 @@ def _fields(file: PythonFile, dotted: str) -> tuple[Param, ...]:
         return destination.fields if destination is not None else ()
     callee = callees_of(file).named(dotted, "name")
     return callee.params if callee is not None else ()
-
-
-def _is_replace(call: ast.Call, found: Node) -> bool:
-    """`dataclasses.replace(...)`, or `replace(...)` imported from there."""
-    function = call.func
-    name = function.value if isinstance(function, ast.Attribute) and function.attr == "replace" else function
-    if not isinstance(name, ast.Name):
-        return False
-    bindings = found.scope.lookup(name.id)
-    targets = {binding.target for binding in (bindings[1] if bindings else ())}
-    return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})
