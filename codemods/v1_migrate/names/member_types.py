@@ -33,6 +33,7 @@ class Typed:
     kind: Kind
     alternatives: tuple[str, ...]
     holds: Literal["", "elements", "values"] = ""  # it is a container of such objects
+    optional: bool = False  # or None
 
 
 @cache
@@ -82,9 +83,11 @@ def subclasses(index: Index, dotted: str, release: str) -> tuple[str, ...]:
 def _typed(record: str) -> Typed | None:
     if not record:
         return None
-    alternatives = record[1:].split("|")
+    written = record[1:].split("|")
+    alternatives = [each for each in written if each != "None"]
     marks = {each[:2] if each.startswith(tuple(_HOLDS)) else "" for each in alternatives}
     if len(marks) != 1:
         return None  # `A | list[A]`
     mark = marks.pop()
-    return Typed(_KINDS[record[0]], tuple(each.removeprefix(mark) for each in alternatives), _HOLDS.get(mark, ""))
+    classes = tuple(each.removeprefix(mark) for each in alternatives)
+    return Typed(_KINDS[record[0]], classes, _HOLDS.get(mark, ""), len(alternatives) < len(written))

@@ -19,7 +19,7 @@ from .build import module_of, wheel_files, wheels_in
 from .index import Index, sort_key
 from .member_types import SUBCLASSES, TYPES_FILE
 from .release_names import ReleaseNames
-from .types_source import ATTRIBUTE, ELEMENTS, RESULT, VALUES, Chain, ModuleTypes, module_types
+from .types_source import ATTRIBUTE, ELEMENTS, NOTHING, RESULT, VALUES, Chain, ModuleTypes, module_types
 
 _LEAVES = ("vllm.model_executor.models.", "vllm.models.", "vllm.transformers_utils.", "vllm.third_party.")
 _DEEP = 8
@@ -59,33 +59,37 @@ class Release:
         if name in types.declared:
             kind, alternatives = types.declared[name]
             classes = tuple(dict.fromkeys(map(self.class_of, alternatives)))
-            return (kind, classes) if any(classes) else None
+            return (kind, classes) if any(name not in ("", NOTHING) for name in classes) else None
         given = {self._chain(chain, depth) if chain is not None else "" for chain in types.assigned.get(name, ())}
         return (ATTRIBUTE, (given.pop(),)) if len(given) == 1 and "" not in given else None
 
     def class_of(self, spelled: str) -> str:
         """The class that a name means, where it is defined; "" for what is none of vLLM's."""
+        if spelled == NOTHING:
+            return NOTHING
         mark = spelled[:2] if spelled.startswith((ELEMENTS, VALUES)) else ""
         found = self.names.resolve(spelled[len(mark) :]) if spelled else None
         is_class = found is not None and found.found and found.kind.endswith("class")
         return mark + found.canonical if found is not None and is_class and found.canonical.startswith("vllm.") else ""
 
     def _chain(self, chain: Chain, depth: int) -> str:
-        if len(chain.root) != 1:
+        root = _something(chain.root)
+        if len(root) != 1:
             return ""
-        only = self.class_of(chain.root[0]) or self._result(chain.root[0], depth)
+        only = self.class_of(root[0]) or self._result(root[0], depth)
         for attribute in chain.attributes:
             typed = self.member(only, attribute, depth + 1) if only.startswith("vllm.") else None
-            if typed is None or typed[0] != ATTRIBUTE or len(typed[1]) != 1:
+            if typed is None or typed[0] != ATTRIBUTE or len(_something(typed[1])) != 1:
                 return ""
-            only = typed[1][0]
+            only = _something(typed[1])[0]
         return only
 
     def _result(self, function: str, depth: int) -> str:
         found = self.names.resolve(function)
         place = self.names.place(found.canonical) if found.found and found.kind.endswith("function") else None
         typed = self.of(*place, depth + 1) if place is not None else None
-        return typed[1][0] if typed is not None and typed[0] == RESULT and len(typed[1]) == 1 else ""
+        given = _something(typed[1]) if typed is not None and typed[0] == RESULT else ()
+        return given[0] if len(given) == 1 else ""
 
     def member(self, dotted: str, attribute: str, depth: int) -> Typed | None:
         place = self.names.class_place(dotted)
@@ -114,6 +118,10 @@ class Release:
         return found
 
 
+def _something(alternatives: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in alternatives if name != NOTHING)
+
+
 class Builder:
     """Collects releases one by one, oldest first."""
 
@@ -137,7 +145,7 @@ class Builder:
             for record in records.values()
             for name in record[1:].split("|")
         }
-        records |= found.subclasses(sorted(classes - {""}))
+        records |= found.subclasses(sorted(classes - {"", NOTHING}))
         bit = 1 << len(self.releases)
         self.releases.append(release)
         for (module, name), record in records.items():

@@ -9,13 +9,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .annotations import held_by, is_none, members_of, unquoted
+from .annotations import held_by, is_none, last_name, members_of, unquoted
 from .classes_source import dotted_of, last_of
 from .extract import names_in
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 ATTRIBUTE, RESULT, AWAITED, CONTEXT = ":", "(", "~", "@"
-ELEMENTS, VALUES = "[]", "{}"
+ELEMENTS, VALUES, NOTHING = "[]", "{}", "None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +104,20 @@ class _Reader:
 
     def declare(self, name: str, kind: str, annotation: ast.expr) -> None:
         alternatives = self.alternatives(annotation)
-        if any(alternatives):
+        if any(each not in ("", NOTHING) for each in alternatives):
             self.found.declared.setdefault(name, (kind, alternatives))
 
     def alternatives(self, annotation: ast.expr | None) -> tuple[str, ...]:
-        """ "a.B", "[]a.B", "{}a.B", and "" for what is nothing of the kind."""
+        """ "a.B", "[]a.B", "{}a.B", "None" at the end, and "" for what is nothing of the kind."""
         node = unquoted(annotation) if annotation is not None else None
-        members = [each for each in members_of(node) if not is_none(each)] if node is not None else []
-        return tuple(dict.fromkeys(self.spelled(each) for each in members))
+        members = members_of(node) if node is not None else []
+        said = dict.fromkeys(self.spelled(each) for each in members if not is_none(each))
+        optional = (
+            any(is_none(each) or last_name(each) == "Optional" for each in _written(node))
+            if node is not None
+            else False
+        )
+        return (*said, NOTHING) if said and optional else tuple(said)
 
     def spelled(self, node: ast.expr, *, inside: bool = False) -> str:
         node = unquoted(node) or node
@@ -128,6 +134,14 @@ def module_types(tree: ast.Module, module: str, is_package: bool) -> ModuleTypes
     reader = _Reader(tree, module, is_package)
     reader.body(tree.body)
     return reader.found
+
+
+def _written(node: ast.expr) -> Iterator[ast.expr]:
+    """A union's own expressions: its members, and the `Optional[...]` that makes one."""
+    yield node
+    yield from members_of(node)
+    if isinstance(node, ast.Subscript):
+        yield node.value
 
 
 def _kind(node: Function, decorators: set[str]) -> str:

@@ -19,6 +19,7 @@ from vllm.config import Made, ModelConfig, VllmConfig
 class Base:
     plain: ModelConfig
     optional: Optional["ModelConfig"] = None
+    newer: ModelConfig | None = None
     several: ModelConfig | dict
     many: list[ModelConfig]
     by_key: "dict[str, ModelConfig]"
@@ -50,7 +51,8 @@ async def context() -> "AsyncIterator[VllmConfig]": yield
 MODEL, CONFIG = "vllm.config.ModelConfig", "vllm.config.VllmConfig"
 DECLARED = {
     "Base.plain": (":", (MODEL,)),
-    "Base.optional": (":", (MODEL,)),
+    "Base.optional": (":", (MODEL, "None")),
+    "Base.newer": (":", (MODEL, "None")),
     "Base.several": (":", (MODEL, "")),
     "Base.many": (":", ("[]" + MODEL,)),
     "Base.by_key": (":", ("{}" + MODEL,)),
@@ -88,6 +90,7 @@ FACTS = [
     ("vllm.LLM.generate", "0.9.2", Typed("result", ("vllm.outputs.RequestOutput",), "elements")),
     ("vllm.v1.core.sched.output.SchedulerOutput.scheduled_cached_reqs", "0.9.1", Typed("attribute", ("vllm.v1.core.sched.output.CachedRequestData",), "elements")),
     ("vllm.v1.core.sched.output.SchedulerOutput.scheduled_cached_reqs", "0.9.2", Typed("attribute", ("vllm.v1.core.sched.output.CachedRequestData",))),
+    ("vllm.config.VllmConfig.lora_config", "0.32.0", Typed("attribute", ("vllm.config.lora.LoRAConfig",), optional=True)),
     ("vllm.config.VllmConfig.instance_id", "0.32.0", None),
     ("vllm.config.VllmConfig.nothing", "0.32.0", None),
 ]  # fmt: skip
