@@ -33,7 +33,9 @@ SILENT = [
         'from importlib.metadata import version\nv = version("vllm")\nv = clean(v)\nassert v >= "0.8.1"\n',
         id="a name of two things",
     ),
-    pytest.param('from vllm.envs import VLLM_HOST_IP as v  # no version\nassert v >= "0.8.1"\n', id="another text of vLLM's"),
+    pytest.param(
+        'from vllm.envs import VLLM_HOST_IP as v  # no version\nassert v >= "0.8.1"\n', id="another text of vLLM's"
+    ),
 ]
 
 
