@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..names.index import LAST_V0, Param, sort_key
+from ..names.member_types import subclasses
 from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
 from .callees import BUILT_BY_VLLM, Callee, callees_of, signature
@@ -91,7 +92,7 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.
         callee = callee if callee.of_v0 else next((each for each in callee.under_older_names() if each.of_v0), callee)
         misfit = replace(misfit, unknown=(*misfit.unknown, *_swallowed(callee, given, file.judge.target)))
     shift = _shift(callee, given)
-    if not misfit and shift is None:
+    if (not misfit and shift is None) or (misfit and _fits_a_subclass(callee, given)):
         return None
     result = Diagnosis(callee, call, given, misfit, call_items(file.source, written))
     result.handed = frozenset(id(keyword.value) for keyword in handed)
@@ -101,6 +102,14 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.
     for name in misfit.unknown:
         _keyword(result, name)
     return result
+
+
+def _fits_a_subclass(callee: Callee, given: Given) -> bool:
+    """A method of an object that may be of a subclass of vLLM's, which takes the call."""
+    owner, _, method = callee.new.rpartition(".")
+    below = subclasses(callee.index, owner, callee.target) if callee.through == "instance" else ()
+    found = (signature(callee.index, f"{name}.{method}", callee.target, "instance") for name in below if name)
+    return any(params is not None and not fit(params, given) for params in found)
 
 
 def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:

@@ -111,3 +111,9 @@ def test_what_a_subclass_of_vllms_has_is_not_lost() -> None:
 def test_a_renamed_member_behind_a_chain_is_rewritten() -> None:
     text = "def f(v: VllmConfig):\n    return v.scheduler_config.chunked_prefill_enabled\n"
     assert "v.scheduler_config.enable_chunked_prefill" in rewrite(HEAD + text, "0.32.0").text
+
+
+def test_a_call_that_a_subclass_of_vllms_takes_is_not_refused() -> None:
+    text = "from vllm.engine.protocol import EngineClient\nasync def f(e: EngineClient):\n    await e.abort('a', {}=True)\n"
+    assert not rewrite(text.format("internal"), "0.32.0").said("V1M113")
+    assert rewrite(text.format("nonsense"), "0.32.0").said("V1M113")
