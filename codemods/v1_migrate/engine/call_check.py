@@ -127,7 +127,13 @@ def _shift(callee: Callee, given: Given) -> int | None:
         return None
     found = [shifted(params, callee.params, len(given.positional)) for _, params in callee.accepting(given)]
     known = [position for position in found if position is not None]
-    return min(known) if known and len(known) == len(found) else None
+    if not known or len(known) != len(found):
+        return None
+    by_position = [p.name for p in callee.params if p.kind in ("pos", "pos_or_kw")]
+    first = min(known)
+    if own_name(given.positional[first]) in by_position[first : first + 1]:
+        return None  # what is called like the target's parameter is meant for it
+    return first
 
 
 def _unmoved(callee: Callee, count: int) -> bool:

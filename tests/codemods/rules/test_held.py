@@ -117,3 +117,9 @@ def test_a_call_that_a_subclass_of_vllms_takes_is_not_refused() -> None:
     text = "from vllm.engine.protocol import EngineClient\nasync def f(e: EngineClient):\n    await e.abort('a', {}=True)\n"
     assert not rewrite(text.format("internal"), "0.32.0").said("V1M113")
     assert rewrite(text.format("nonsense"), "0.32.0").said("V1M113")
+
+
+def test_an_argument_called_like_the_targets_parameter_is_meant_for_it() -> None:
+    text = "from vllm.lora.models import LoRAModelManager\ndef f(m: LoRAModelManager, {0}):\n    m.create_dummy_lora(1, 2, {0})\n"
+    assert not rewrite(text.format("embedding_modules"), "0.11.0").said("V1M112")
+    assert rewrite(text.format("x"), "0.11.0").said("V1M112")
