@@ -14,6 +14,7 @@ from ..discover import File, Kind
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..rules import all_rules, slugs
 from ..rules.rule import Phase, Rule
+from ..rules.text_engine_argument import engine_keys
 from ..source import EditError, Reason, Source, Unreadable
 from .context import AnyFile, PythonFile, Settings, TextFile
 from .occurrence import Occurrence
@@ -26,6 +27,7 @@ from .verify import lost_names, unbound_names
 
 SKIPPED, GIVEN_UP = "V1M901", "V1M902"
 PYTHON = (Kind.PYTHON, Kind.STUB)
+_SETTINGS = (Kind.JSON, Kind.YAML)
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
 _NEEDLE = re.compile(rb"vllm|v1_compat|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
@@ -115,7 +117,8 @@ class Analyser:
 
     def _relevant(self, raw: bytes, file: File) -> bool:
         if file.kind not in PYTHON:
-            return _TEXT_NEEDLE.search(raw) is not None and not (file.kind is Kind.JSON and _OURS.search(raw))
+            about = _TEXT_NEEDLE.search(raw) or (file.kind in _SETTINGS and engine_keys().search(raw))
+            return about is not None and not (file.kind is Kind.JSON and _OURS.search(raw))
         if self.tree.is_vllm and self.tree.package(file.path).partition(".")[0] == "vllm":
             return _RELATIVE.search(raw) is not None
         return _NEEDLE.search(raw) is not None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..names.index import LAST_V0, Param, sort_key
+from ..names.member_types import subclasses
 from ..rules.dropped_values import MEANT_BY_EMPTY, MEANT_BY_FALSE, NO_OP, OLDER_THAN_INDEX, RENAMED, TRANSLATED
 from .arguments import ItemList, call_items, position_of
 from .callees import BUILT_BY_VLLM, Callee, callees_of, signature
@@ -77,6 +78,11 @@ def _diagnoses(file: PythonFile) -> Iterator[Diagnosis | None]:
         inner = callees.applied(node)
         if inner is not None:
             yield diagnose(file, inner, callees.of(inner), node.node)
+        replaced = callees.replaced(node)
+        found = diagnose(file, *replaced, node.node) if replaced is not None else None
+        if found is not None:
+            found.alien.clear()  # a field that a subclass of the file's own may have
+            yield found
 
 
 _SWALLOWING = frozenset({"Attention"})  # its `**extra_impl_args` meet the implementation's constructor
@@ -99,7 +105,7 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.
         callee = callee if callee.of_v0 else next((each for each in callee.under_older_names() if each.of_v0), callee)
         misfit = replace(misfit, unknown=(*misfit.unknown, *_swallowed(callee, given, file.judge.target)))
     shift = _shift(callee, given)
-    if not misfit and shift is None:
+    if (not misfit and shift is None) or (misfit and _fits_a_subclass(callee, given)):
         return None
     result = Diagnosis(callee, call, given, misfit, call_items(file.source, written))
     result.handed = frozenset(id(keyword.value) for keyword in handed)
@@ -111,6 +117,14 @@ def diagnose(file: PythonFile, found: Node, callee: Callee | None, written: ast.
     missing = tuple(name for name in result.misfit.missing if name not in result.supplied)
     result.misfit = replace(result.misfit, missing=missing)
     return result
+
+
+def _fits_a_subclass(callee: Callee, given: Given) -> bool:
+    """A method of an object that may be of a subclass of vLLM's, which takes the call."""
+    owner, _, method = callee.new.rpartition(".")
+    below = subclasses(callee.index, owner, callee.target) if callee.through == "instance" else ()
+    found = (signature(callee.index, f"{name}.{method}", callee.target, "instance") for name in below if name)
+    return any(params is not None and not fit(params, given) for params in found)
 
 
 def _swallowed(callee: Callee, given: Given, target: str) -> tuple[str, ...]:
@@ -128,7 +142,13 @@ def _shift(callee: Callee, given: Given) -> int | None:
         return None
     found = [shifted(params, callee.params, len(given.positional)) for _, params in callee.accepting(given)]
     known = [position for position in found if position is not None]
-    return min(known) if known and len(known) == len(found) else None
+    if not known or len(known) != len(found):
+        return None
+    by_position = [p.name for p in callee.params if p.kind in ("pos", "pos_or_kw")]
+    first = min(known)
+    if own_name(given.positional[first]) in by_position[first : first + 1]:
+        return None  # what is called like the target's parameter is meant for it
+    return first
 
 
 def _unmoved(callee: Callee, count: int) -> bool:

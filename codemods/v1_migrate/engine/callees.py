@@ -13,10 +13,10 @@ from .callshape import Given, fit, names_by_position, own_name
 from .context import PythonFile
 from .former import former_callables
 from .guards import keyword_guard
-from .instances import class_around, function_around, instances_of
+from .instances import function_around, instances_of
 from .own_classes import first_base, made_by
 from .release_tests import version_guard
-from .scopes import Node
+from .scopes import Node, class_around
 from .verdicts import Judge
 
 # Classes whose constructor vLLM itself calls: nobody else passes arguments to it.
@@ -164,6 +164,20 @@ class Callees:
         self._applied.append(inner)  # calls are remembered by their identity
         return Node(ast.copy_location(inner, call), found.path, found.scope)
 
+    def replaced(self, found: Node) -> tuple[Node, Callee] | None:
+        """`dataclasses.replace(x, a=1)` as a call of x's class, of which nothing is required."""
+        call: ast.Call = found.node
+        if not is_replace(call, found) or len(call.args) != 1 or version_guard(self.file, found.path, call):
+            return None
+        instance = self.instances.of_expression(call.args[0], found.scope)
+        callee = self.named(instance.dotted, "name") if instance is not None else None
+        if callee is None:
+            return None
+        inner = ast.Call(call.func, [], [*call.keywords, ast.keyword(None, ast.Constant(None))])
+        self._applied.append(inner)
+        params = tuple(replace(param, default=True) for param in callee.params)
+        return Node(ast.copy_location(inner, call), found.path, found.scope), replace(callee, params=params, others=())
+
     def named(self, dotted: str, through: str) -> Callee | None:
         """The callee of this name."""
         judge = self.file.judge
@@ -188,7 +202,7 @@ class Callees:
         references = self.file.by_node.get(id(call.func), [])
         if references:
             reference = references[0]
-            return ("name", reference.dotted) if len(references) == 1 and reference.certain else ("", "")
+            return ("name", reference.dotted) if len(references) == 1 and reference.meant else ("", "")
         if not isinstance(call.func, ast.Attribute):
             return "", ""
         owner = call.func.value
@@ -204,6 +218,17 @@ class Callees:
         if owner is None or function_around(found.path) is None:
             return ""
         return first_base(self.file, owner, method)
+
+
+def is_replace(call: ast.Call, found: Node) -> bool:
+    """`dataclasses.replace(...)`, or `replace(...)` imported from there."""
+    function = call.func
+    name = function.value if isinstance(function, ast.Attribute) and function.attr == "replace" else function
+    if not isinstance(name, ast.Name) or own_name(function) != "replace":
+        return False
+    bindings = found.scope.lookup(name.id)
+    targets = {binding.target for binding in (bindings[1] if bindings else ())}
+    return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})
 
 
 @cache

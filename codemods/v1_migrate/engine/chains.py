@@ -6,7 +6,8 @@ import ast
 
 from .callshape import own_name
 from .context import PythonFile
-from .instances import Instance, Instances
+from .instance import Instance
+from .instances import Instances
 from .scopes import Use, ancestors
 
 Named = ast.Attribute | ast.Constant  # what names an attribute: `x.name`, the literal of `getattr(x, "name")`

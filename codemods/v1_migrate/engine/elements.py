@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..names.annotations import held_by, is_none, members_of
+from ..names.member_types import Typed
 from .callshape import own_name
+from .held import held
+from .instance import of_type
 from .scopes import Binding, Scope
 
 if TYPE_CHECKING:
-    from .instances import Instance, Instances
+    from .instance import Instance
+    from .instances import Instances
 
-_SEQUENCES = frozenset(
-    "list List tuple Tuple set Set frozenset FrozenSet deque Deque Sequence MutableSequence Collection Iterable "
-    "Iterator Generator AsyncIterable AsyncIterator AsyncGenerator".split()
-)
-_MAPPINGS = frozenset("dict Dict Mapping MutableMapping defaultdict DefaultDict OrderedDict".split())
 _SAME_ELEMENTS = frozenset({"list", "tuple", "set", "frozenset", "sorted", "reversed", "iter", "tqdm"})
 _DEPTH = 6
 
@@ -46,7 +46,7 @@ class Elements:
         if isinstance(node, ast.Name):
             return self._of_name(node.id, scope, depth)
         if isinstance(node, ast.Attribute):
-            return self._of_self(node, scope)
+            return self._of_self(node, scope) or self._of_member(node, scope, depth)
         if isinstance(node, ast.Call):
             return self._of_call(node, scope, depth)
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
@@ -88,6 +88,13 @@ class Elements:
         annotations = self.instances.annotations_of_self(node.attr, scope)
         return _agreed([self.of_annotation(annotation, inner) for annotation, inner in annotations])
 
+    def _of_member(self, node: ast.Attribute, scope: Scope, depth: int) -> Container | None:
+        """What vLLM's own annotation of a member says that it holds."""
+        owner = self.instances.known(node.value, scope, depth + 1)
+        if owner is None or owner.others:
+            return None
+        return _typed(held(self.instances.file.judge, owner.dotted, node.attr), "attribute")
+
     def _of_call(self, node: ast.Call, scope: Scope, depth: int) -> Container | None:
         if isinstance(node.func, ast.Name) and node.func.id in _SAME_ELEMENTS and node.args:
             held = self.of(node.args[0], scope, depth + 1)
@@ -96,7 +103,8 @@ class Elements:
             held = self.of(node.func.value, scope, depth + 1)
             if held is not None and (held.mapping or node.func.attr == "copy"):
                 return Container(held.element, held.mapping and node.func.attr == "copy")
-        return _held(self.instances.given_by(node, scope, depth))
+        found = _held(self.instances.given_by(node, scope, depth))
+        return found or _typed(self.instances.results.typed(node, scope, depth), "result")
 
     def of_annotation(self, node: ast.expr | None, scope: Scope) -> Container | None:
         """What an annotation says that it holds: plain, optional or quoted."""
@@ -108,16 +116,8 @@ class Elements:
         members = [each for each in members_of(node) if not is_none(each)] if node is not None else []
         if len(members) == 1 and members[0] is not node:
             return self.of_annotation(members[0], scope)
-        if not isinstance(node, ast.Subscript):
-            return None
-        name = own_name(node.value)
-        inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if name in _MAPPINGS and len(inner) == 2:
-            return _held(self.instances.of_annotation(inner[1], scope), mapping=True)
-        if name in _SEQUENCES:
-            different = name in ("tuple", "Tuple") and len(inner) > 1 and not _is_ellipsis(inner[1])
-            return None if different else _held(self.instances.of_annotation(inner[0], scope))
-        return None
+        held = held_by(node) if node is not None else None
+        return _held(self.instances.of_annotation(held[0], scope), mapping=held[1]) if held is not None else None
 
     def of_target(self, binding: Binding, depth: int) -> Instance | None:
         """The class of a loop's variable: `for x in xs`, `for i, x in enumerate(xs)`, `for k, v in d.items()`."""
@@ -150,29 +150,6 @@ class Elements:
         return None
 
 
-def members_of(node: ast.expr) -> list[ast.expr]:
-    """The members of `A | B`, `Union[A, B]`, `Optional[A]`; the annotation itself where it is no union."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return [*members_of(node.left), *members_of(node.right)]
-    if isinstance(node, ast.Subscript):
-        inner = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-        name = own_name(node.value)
-        if name in ("Optional", "Union"):
-            return [member for each in inner for member in members_of(each)]
-        if name in ("Annotated", "ClassVar", "Final", "Required", "NotRequired"):
-            return members_of(inner[0])
-    return [node]
-
-
-def is_none(node: ast.expr | None) -> bool:
-    """`None`, as a value or in an annotation."""
-    return isinstance(node, ast.Constant) and node.value is None
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
-
-
 def _empty(node: ast.expr | None) -> bool:
     """`None`, `[]`, `{}`, `list()`: says nothing about what comes in later."""
     if isinstance(node, ast.List | ast.Tuple):
@@ -190,6 +167,12 @@ def _value_of(binding: Binding) -> ast.expr | None:
         return binding.node.value
     parent, field_name, _ = binding.path
     return parent.value if isinstance(parent, ast.Assign) and field_name == "targets" else None
+
+
+def _typed(typed: Typed | None, kind: str) -> Container | None:
+    if typed is None or not typed.holds or typed.kind != kind:
+        return None
+    return _held(of_type(typed), mapping=typed.holds == "values")
 
 
 def _held(element: Instance | None, *, mapping: bool = False) -> Container | None:

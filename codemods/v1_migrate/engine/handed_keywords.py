@@ -1,7 +1,9 @@
 """Keywords that reach a call by `**`: of a literal dictionary, of `dict(a=1)`, of a name that the file gives one.
 
-A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`. What
-is only added or taken behind a test of the release is not followed, nor is what a function may have changed.
+A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`. Of
+another one (a parameter, what a function made) that is followed which the function around the call adds to it last.
+Attributes of self, and functions that return a dictionary, are followed likewise. What is only added or taken behind a
+test of the release is not followed, nor is what a function may have changed.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
+from ..names.annotations import is_none
 from .callshape import own_name
 from .context import PythonFile
 from .guards import keyword_guard
+from .instances import instances_of
 from .release_tests import version_guard
-from .scopes import Binding, Node, Path, Scope, Use
+from .scopes import Binding, Node, Path, Scope, Use, class_around
 
 _DEPTH = 4
 _HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log"})
@@ -67,6 +71,10 @@ class HandedKeywords:
             yield from self._items(node.right, scope, call, depth + 1)
         elif isinstance(node, ast.Name):
             yield from self._of_name(node.id, scope, call, depth)
+        elif isinstance(node, ast.Attribute):
+            yield from self._of_attribute(node, scope, call, depth)
+        elif isinstance(node, ast.Call):
+            yield from self._of_function(node, scope, depth)
 
     def _of_arguments(self, node: ast.Call, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
         """What `dict(...)` and `kw.update(...)` are given."""
@@ -84,7 +92,10 @@ class HandedKeywords:
             return
         first, *others = found[1]
         value = _value(first)
-        if value is None or any(_added(other) is None for other in others) or self._guarded(first.path, first.node):
+        if value is None or any(_added(other) is None for other in others):
+            yield from self._added_last(name, found[1], call, depth)
+            return
+        if self._guarded(first.path, first.node):
             raise Unknown
         items = dict(self._items(value, first.scope, call, depth + 1))
         for other in others:
@@ -95,13 +106,63 @@ class HandedKeywords:
                 self._change(use, items, call, depth)
         yield from items.items()
 
+    def _added_last(self, name: str, bindings: list[Binding], call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        """What the function around the call adds to a dictionary that nobody knows, after the name was bound last."""
+        items: dict[str, ast.expr] = {}
+        here = [binding.node for binding in bindings if binding.scope is call.scope]
+        start = max((_start(node) for node in here if _start(node) < _start(call.node)), default=(0, 0))
+        for use in self._uses[name]:
+            reached = use.scope.lookup(name)
+            if reached is not None and reached[1] is bindings and use.scope is call.scope and _start(use.node) > start:
+                self._change(use, items, call, depth)
+        yield from items.items()
+
+    def _of_attribute(
+        self, node: ast.Attribute, scope: Scope, call: Node, depth: int
+    ) -> Iterator[tuple[str, ast.expr]]:
+        """`self.name`, `cls.name`: what the class or one of its methods sets it to, and what the method adds."""
+        owner = class_around(scope)
+        if owner is None or not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+            return
+        uses = [
+            use
+            for use in self._uses[node.value.id]
+            if use.attributes[:1] == (node.attr,) and class_around(use.scope) is owner
+        ]
+        sets = [
+            use for use in uses if isinstance(getattr(use.node, "ctx", None), ast.Store) and len(use.attributes) == 1
+        ]
+        given = [(_assigned(use.path), use.scope) for use in sets]
+        given += [(_value(binding), owner) for binding in owner.bindings.get(node.attr, ())]
+        given = [(value, inner) for value, inner in given if not is_none(value)]
+        value, inner = given[0] if len(given) == 1 else (None, owner)
+        if value is None:
+            raise Unknown
+        items = dict(self._items(value, inner, call, depth + 1))
+        for use in uses:
+            if use.scope in (call.scope, inner):
+                self._change(use._replace(attributes=use.attributes[1:]), items, call, depth)
+        yield from items.items()
+
+    def _of_function(self, node: ast.Call, scope: Scope, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        """What every `return` of a function of the file has."""
+        results = instances_of(self.file).results
+        found = results.own_values(node, scope)
+        if found is None or not found[0]:
+            return
+        values, inner = found
+        items = [
+            dict(self._items(value, inner, Node(value, (value, "value", None), inner), depth + 1)) for value in values
+        ]
+        yield from ((name, value) for name, value in items[0].items() if all(name in other for other in items))
+
     def _change(self, use: Use, items: dict[str, ast.expr], call: Node, depth: int) -> None:
         """Apply what one use of the name does to the dictionary."""
         parent, field_name, outer = use.path
         if _behind(use, call) or self._guarded(use.path, use.node):
             return
         if isinstance(parent, ast.Subscript) and field_name == "value" and not use.attributes:
-            self._item(parent, outer, items)
+            self._item(parent, outer, use.scope, items)
         elif use.attributes and isinstance(parent, ast.Call) and field_name == "func":
             method = use.attributes[0]
             if method == "update":
@@ -117,14 +178,24 @@ class HandedKeywords:
             if for_its_effect and own_name(parent.func) not in _HARMLESS:
                 raise Unknown
 
-    def _item(self, node: ast.Subscript, path: Path | None, items: dict[str, ast.expr]) -> None:
+    def _item(self, node: ast.Subscript, path: Path | None, scope: Scope, items: dict[str, ast.expr]) -> None:
         if isinstance(node.ctx, ast.Del):
             _take(items, node.slice)
         elif isinstance(node.ctx, ast.Store) and path is not None and isinstance(path[0], ast.Assign):
-            name = _text(node.slice)
-            asked = ast.Call(ast.Name(name), [], [ast.keyword(name, path[0].value)])
-            if name and keyword_guard(path, asked) is None:
-                items[name] = path[0].value
+            for name, value in self._keys(node.slice, path, scope):
+                asked = ast.Call(ast.Name(name), [], [ast.keyword(name, value)])
+                if keyword_guard(path, asked) is None:
+                    items[name] = value
+
+    def _keys(self, node: ast.expr, path: Path, scope: Scope) -> Iterator[tuple[str, ast.expr]]:
+        """The key of an item that is set, and its value; of a key from a loop over literals, where each is written."""
+        if _text(node):
+            yield _text(node), path[0].value  # type: ignore[attr-defined]
+        found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+        loop = found[1][0].path[0] if found is not None and len(found[1]) == 1 else None
+        if isinstance(loop, ast.For | ast.AsyncFor) and not _is_asked_for(path):
+            listed = loop.iter.elts if isinstance(loop.iter, ast.List | ast.Tuple | ast.Set) else []
+            yield from ((_text(each), each) for each in listed if _text(each))
 
     def _guarded(self, path: Path | None, node: ast.AST) -> bool:
         return version_guard(self.file, path, node)
@@ -161,6 +232,26 @@ def _behind(use: Use, call: Node) -> bool:
         call.node.lineno,
         call.node.col_offset,
     )
+
+
+def _assigned(path: Path | None) -> ast.expr | None:
+    return path[0].value if path is not None and isinstance(path[0], ast.Assign | ast.AnnAssign) else None
+
+
+def _start(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _is_asked_for(path: Path | None) -> bool:
+    """The place is behind `if ... in ...` or `if hasattr(...)`, which may ask what the callee takes."""
+    while path is not None:
+        parent, field_name, path = path
+        if isinstance(parent, ast.If) and field_name == "body":
+            for node in ast.walk(parent.test):
+                asks = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn)
+                if asks or (isinstance(node, ast.Call) and own_name(node.func) == "hasattr"):
+                    return True
+    return False
 
 
 def _text(node: ast.expr) -> str:

@@ -12,8 +12,7 @@ from functools import cached_property
 
 from .context import PythonFile
 from .former import lost_member
-from .instances import class_around
-from .scopes import Binding, Scope, Use
+from .scopes import Binding, Scope, Use, class_around
 
 _SILENT = frozenset({"ABC", "Generic", "Protocol", "object"})
 _DEEP = 8
@@ -65,7 +64,7 @@ class _Family:
         inner = base.value if isinstance(base, ast.Subscript) else base
         references = self.file.by_node.get(id(inner), ())
         if references:
-            return [references[0].dotted] if len(references) == 1 and references[0].certain else None
+            return [references[0].dotted] if len(references) == 1 and references[0].meant else None
         if (inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")) in _SILENT:
             return []
         bound = scope.parent.lookup(inner.id) if isinstance(inner, ast.Name) and scope.parent is not None else None

@@ -7,29 +7,23 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from dataclasses import dataclass
+from functools import cached_property
 
+from ..names.annotations import is_none, members_of
 from .callshape import own_name
 from .context import PythonFile
-from .elements import Elements, is_none, members_of
+from .elements import Elements
+from .held import held
+from .instance import Instance, agreed, of_type
+from .own_classes import line_of
+from .own_results import Results
 from .results import element_class, member_class, returned_class
-from .scopes import Binding, Scope, Use, ancestors
+from .scopes import Binding, Scope, Use, ancestors, class_around
+from .stand_ins import stands_in
 
 _DEPTH = 6
 _OBJECTS = {"vllm.platforms.current_platform": "vllm.platforms.interface.Platform"}
 """Objects that modules of vLLM hold, and their classes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """An object of the class `dotted`; `built` when the file makes it, else an annotation says so.
-
-    `others`: what else of a union it may be, vLLM's classes by name, "" for those of others.
-    """
-
-    dotted: str
-    built: bool = False
-    others: tuple[str, ...] = ()
 
 
 class Instances:
@@ -48,6 +42,7 @@ class Instances:
                     self._stores[id(owner.node), use.attributes[0]].append(use)
         self._known: dict[tuple[int, str], Instance | None] = {}
         self.elements = Elements(self)
+        self.results = Results(self)
 
     def of_expression(self, node: ast.expr, scope: Scope) -> Instance | None:
         """The class of what an expression gives; None where it may be of another one, too."""
@@ -73,12 +68,17 @@ class Instances:
             return Instance(dotted, True) if dotted else self._returned(node, scope, depth)
         if isinstance(node, ast.NamedExpr):
             return self.known(node.value, scope, depth + 1)
+        if isinstance(node, ast.Await) and isinstance(node.value, ast.Call):
+            return self.results.awaited(node.value, scope, depth)
         return None
 
     def member(self, owner: Instance, attribute: str) -> Instance | None:
         """The object behind an attribute, where it is known what vLLM holds there."""
         dotted = member_class(owner.dotted, attribute)
-        return Instance(dotted, True) if dotted else None
+        if dotted:
+            return Instance(dotted, True)
+        typed = held(self.file.judge, owner.dotted, attribute) if not owner.others else None
+        return of_type(typed) if typed is not None and typed.kind == "attribute" and not typed.holds else None
 
     def _returned(self, call: ast.Call, scope: Scope, depth: int) -> Instance | None:
         """The object that a method of a known object returns, or that is a copy of one."""
@@ -86,7 +86,7 @@ class Instances:
             return self.known(call.args[0], scope, depth + 1)
         owner = self.known(call.func.value, scope, depth + 1) if isinstance(call.func, ast.Attribute) else None
         dotted = returned_class(owner.dotted, own_name(call.func)) if owner is not None else ""
-        return Instance(dotted, True) if dotted else None
+        return Instance(dotted, True) if dotted else self.results.of(call, scope, depth)
 
     def of_name(self, name: str, scope: Scope, depth: int = 0) -> Instance | None:
         """The class of the object a name stands for here, or one of several; None unless all its bindings agree."""
@@ -97,7 +97,7 @@ class Instances:
         if key not in self._known:
             self._known[key] = None  # cuts a cycle: `x = x`
             telling = [binding for binding in found[1] if not _is_none(binding) and not _replaces_itself(binding)]
-            self._known[key] = _agreed([self._bound(binding, depth) for binding in telling])
+            self._known[key] = agreed([self._bound(binding, depth) for binding in telling])
         return self._known[key]
 
     def of_self(self, attribute: str, scope: Scope, depth: int = 0) -> Instance | None:
@@ -121,7 +121,23 @@ class Instances:
                 found.append(self.of_annotation(parent.annotation, owner))
             elif not _is_none(binding):
                 found.append(None)
-        return _agreed(found)
+        return agreed(found) if found else self._inherited(attribute, owner)
+
+    def _inherited(self, attribute: str, owner: Scope) -> Instance | None:
+        """What vLLM's class holds under a name that no class between it and this one sets."""
+        own, base = line_of(self.file, owner)
+        if not base or any(self._gives(node, attribute) for node in own):
+            return None
+        return self.member(Instance(base), attribute)
+
+    def _gives(self, node: ast.ClassDef, attribute: str) -> bool:
+        """A class of this file sets or defines the attribute."""
+        inside = self._classes.get(id(node))
+        return (id(node), attribute) in self._stores or (inside is not None and attribute in inside.bindings)
+
+    @cached_property
+    def _classes(self) -> dict[int, Scope]:
+        return {id(scope.node): scope for scope in self.file.model.scopes if scope.kind == "class"}
 
     def annotations_of_self(self, attribute: str, scope: Scope) -> list[tuple[ast.expr, Scope]]:
         """The annotations of `self.attribute`: of where it is set, and of a parameter that it is set to."""
@@ -180,16 +196,18 @@ class Instances:
             return self.of_annotation(parent.annotation, binding.scope)
         if isinstance(parent, ast.Assign) and binding.path[1] == "targets":
             return self.known(parent.value, binding.scope, depth + 1)
+        if isinstance(parent, ast.withitem) and binding.path[1] == "optional_vars":
+            return self.results.entered(parent.context_expr, binding.scope, depth)
         return self.elements.of_target(binding, depth)
 
     def _class_named(self, node: ast.expr) -> str:
         """The vllm class that a name or chain of this file means."""
-        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
+        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.meant]
         return found[0].dotted if len(found) == 1 and self.is_class(found[0].dotted) else ""
 
     def _class_of_factory(self, node: ast.expr) -> str:
         """The class behind `Class.from_engine_args` and the like: vLLM's methods of such names make one."""
-        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.certain]
+        found = [reference for reference in self.file.by_node.get(id(node), ()) if reference.meant]
         owner, _, method = found[0].dotted.rpartition(".") if len(found) == 1 else ("", "", "")
         return owner if method.startswith("from_") and self.is_class(owner) else ""
 
@@ -200,7 +218,8 @@ class Instances:
             attributes.insert(0, node.attr)
             node = node.value
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
-        targets = {self._imports.get((id(binding.node), binding.name), "") for binding in (found[1] if found else ())}
+        telling = [binding for binding in (found[1] if found else ()) if not stands_in(binding)]
+        targets = {self._imports.get((id(binding.node), binding.name), "") for binding in telling}
         dotted = ".".join((targets.pop(), *attributes)) if len(targets) == 1 else ""
         return dotted if dotted and self.is_class(dotted) else ""
 
@@ -228,29 +247,12 @@ def instances_of(file: PythonFile) -> Instances:
 _last: Instances | None = None
 
 
-def class_around(scope: Scope) -> Scope | None:
-    """The class whose method (or a function inside it) the scope is."""
-    inner: Scope | None = scope
-    while inner is not None and inner.kind != "class":
-        inner = inner.parent
-    return inner
-
-
 def function_around(path: tuple[ast.AST, str, object] | None) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """The innermost function definition around a node."""
     for parent, _ in ancestors(path):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return parent
     return None
-
-
-def _agreed(found: list[Instance | None]) -> Instance | None:
-    classes = {instance.dotted if instance else "" for instance in found}
-    if len(classes) != 1 or not found or found[0] is None:
-        return None
-    sure = [instance for instance in found if instance is not None]
-    others = tuple(dict.fromkeys(name for instance in sure for name in instance.others))
-    return Instance(found[0].dotted, all(instance.built for instance in sure), others)
 
 
 def _replaces_itself(binding: Binding) -> bool:

@@ -17,20 +17,23 @@ def first_base(file: PythonFile, owner: Scope, method: str = "") -> str:
 
     With `method`: "" where one of these defines the method, which `super()` reaches before vLLM's.
     """
-    node = owner.node
-    for _ in range(_DEEP):
-        if not isinstance(node, ast.ClassDef) or not node.bases:
-            return ""
+    own, base = line_of(file, owner)
+    return "" if method and any(method in _defined(local) for local in own[1:]) else base
+
+
+def line_of(file: PythonFile, owner: Scope) -> tuple[list[ast.ClassDef], str]:
+    """The class and those of this file that it derives from first, and the vLLM class behind them ("" for none)."""
+    own: list[ast.ClassDef] = []
+    node: ast.AST | None = owner.node
+    while isinstance(node, ast.ClassDef) and node.bases and node not in own and len(own) < _DEEP:
+        own.append(node)
         base = node.bases[0]
         base = base.value if isinstance(base, ast.Subscript) else base
-        references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
+        references = [reference for reference in file.by_node.get(id(base), ()) if reference.meant]
         if references:
-            return references[0].dotted if len(references) == 1 else ""
-        local = class_named(base, owner)
-        if local is None or local is node or (method and method in _defined(local)):
-            return ""
-        node = local
-    return ""
+            return own, references[0].dotted if len(references) == 1 else ""
+        node = class_named(base, owner)
+    return own, ""
 
 
 def made_by(file: PythonFile, function: ast.expr, scope: Scope) -> tuple[str, tuple[str, ...]]:
@@ -45,7 +48,7 @@ def made_by(file: PythonFile, function: ast.expr, scope: Scope) -> tuple[str, tu
     annotated = (each.target for each in node.body if isinstance(each, ast.AnnAssign))
     fields = tuple(target.id for target in annotated if isinstance(target, ast.Name))
     base, outer = node.bases[0], inside.parent or inside
-    references = [reference for reference in file.by_node.get(id(base), ()) if reference.certain]
+    references = [reference for reference in file.by_node.get(id(base), ()) if reference.meant]
     if len(references) == 1:
         return references[0].dotted, fields
     if class_named(base, outer) is node:

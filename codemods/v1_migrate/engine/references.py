@@ -10,6 +10,7 @@ from typing import Literal
 
 from .bridge import is_bridged, unbridged
 from .scopes import Binding, Model, Node, Path, Scope, Use, ancestors
+from .stand_ins import stands_in
 from .tree import absolute
 
 Role = Literal[
@@ -49,6 +50,7 @@ class Reference:
     use: Use
     bindings: list[Binding]
     certain: bool  # all bindings of the name mean the same thing
+    meant: bool  # all but those that stand in for it where it is not there (`X = None`)
     through_alias: bool = False  # the name was assigned from another (`W = Worker`): its text says nothing about vllm
 
     @property
@@ -110,10 +112,11 @@ class References:
             vllm = sorted(target for target in targets if target)
             if not vllm:
                 continue
+            meant = len(targets) == 1 or (len(vllm) == 1 and all(self._target(b, 0) or stands_in(b) for b in found[1]))
             through_alias = all(binding.kind == "alias" for binding in found[1] if self._target(binding, 0))
             for target in vllm:
                 dotted = ".".join((target, *_until_dunder(use.attributes)))
-                reference = Reference(dotted, use, found[1], len(targets) == 1, through_alias)
+                reference = Reference(dotted, use, found[1], len(targets) == 1, meant, through_alias)
                 self.uses.append(reference)
                 for binding in found[1]:
                     for imported in self._imported.get((id(binding.node), use.name), ()):

@@ -7,6 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -19,7 +20,7 @@ NEVER = "only another release of vLLM runs it, by the test of the release before
 _OF_VLLM = re.compile(r"vllm\w*[._]_*version|version\w*vllm", re.IGNORECASE)
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 DEEP = 3  # names that stand for names
-_RELATIONS: dict[type[ast.cmpop], Callable[[Version, Version], bool]] = {
+RELATIONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
@@ -68,9 +69,9 @@ class Arms(Asked):
         if _release(left) is not None:
             left, right, relation = right, left, _TURNED.get(relation, relation)
         release = _release(right)
-        if self.target is None or release is None or relation not in _RELATIONS:
+        if self.target is None or release is None or relation not in RELATIONS:
             return None
-        return _RELATIONS[relation](self.target, release) if self._is_vllms_version(left) else None
+        return RELATIONS[relation](self.target, release) if self._is_vllms_version(left) else None
 
     def _is_vllms_version(self, node: ast.expr) -> bool:
         """By its words, or those of what its names stand for."""

@@ -438,3 +438,11 @@ def ancestors(path: Path | None) -> Iterator[tuple[ast.AST, str]]:
     while path is not None:
         yield path[0], path[1]
         path = path[2]
+
+
+def class_around(scope: Scope) -> Scope | None:
+    """The class whose method (or a function inside it) the scope is."""
+    inner: Scope | None = scope
+    while inner is not None and inner.kind != "class":
+        inner = inner.parent
+    return inner

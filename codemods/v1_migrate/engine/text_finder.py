@@ -11,6 +11,7 @@ from . import guards
 from .bridge import bridged
 from .callshape import own_name
 from .context import PythonFile
+from .imports_in_text import imports_in_text
 from .occurrence import Claim, Finder, Form, Occurrence
 from .references import Role
 from .scopes import Node, Path, ancestors
@@ -62,11 +63,21 @@ class TextFinder(Finder):
                 seen.add(dotted)
                 form: Form = "computed" if computed else "text"
                 self._add_in_string(found, dotted, match.group(), form)
+        if "import" in value:
+            self._imports(found)
         for match in _FILE.finditer(value):
             dotted = "vllm" + match.group(1).replace("/", ".")
             if dotted not in seen and self._worth_saying(dotted) and self.file.judge.is_module(dotted):
                 seen.add(dotted)
                 self._add_in_string(found, dotted, match.group(), "path")
+
+    def _imports(self, found: Node) -> None:
+        """`from vllm.a import B`, where vLLM still has the module."""
+        start, end = self.file.span(found.node)
+        for dotted, low, high in imports_in_text(self.file.source.text[start:end]):
+            if self._worth_saying(dotted) and not self._worth_saying(dotted.rpartition(".")[0]):
+                guard = self.guard_around(found.path, found.node)
+                self.out.append(Occurrence(self.path_judge(dotted), start + low, start + high, "text", "value", guard))
 
     def _worth_saying(self, dotted: str) -> bool:
         verdict = self.path_judge(dotted)

@@ -226,13 +226,19 @@ def _strings(value: ast.expr | None) -> list[str] | None:
     return items if len(items) == len(value.elts) else None
 
 
+def names_in(tree: ast.Module, module: str, is_package: bool) -> _Scope:
+    """The names at the top level of a module, for looking up what its expressions mean."""
+    scope = _Scope(module, is_package)
+    scope.block(tree.body)
+    return scope
+
+
 def extract(source: str, module: str, is_package: bool) -> ModuleNames:
     """Every name of one module. Raises SyntaxError as `ast.parse` does."""
     from .lazy_names import lazy_records  # the two modules share the scope's type
 
     tree = ast.parse(source)
-    scope = _Scope(module, is_package)
-    scope.block(tree.body)
+    scope = names_in(tree, module, is_package)
     result = scope.result
     result.imports = set(_imported_modules(tree, scope))
     lazy: dict[str, str] | None = {}

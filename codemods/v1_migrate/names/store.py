@@ -65,6 +65,9 @@ class Block:
                 return record
         return None
 
+    def scopes(self) -> Iterator[str]:
+        return iter(self._scopes)
+
     def names(self, scope: str, bit: int) -> Iterator[str]:
         return (name for name, versions in self.scope(scope).items() if any(mask & bit for mask, _ in versions))
 

@@ -32,11 +32,11 @@ from typing import TYPE_CHECKING
 
 from ..engine.callshape import own_name
 from ..engine.chains import asked_for_its_class, chain_nodes, owner_of
-from ..engine.instances import class_around, instances_of
+from ..engine.instances import instances_of
 from ..engine.overrides import vllm_bases
 from ..engine.references import Reference
 from ..engine.release_tests import version_guard
-from ..engine.scopes import Node, Use
+from ..engine.scopes import Node, Use, class_around
 from ..findings import Finding, Severity
 from ..names.index import sort_key
 from .rule import Phase, Rule

@@ -7,7 +7,8 @@ arguments behind a parameter that left the middle of the list get their names; a
 another name is translated. An argument that carried a value is reported with what to do instead.
 
 Keywords are found on their other ways to the call, too: `**` of a dictionary that the file writes (`{...}`,
-`dict(...)`, a name with one of them), `functools.partial`, `super().__init__`, and calls of a subclass of the file.
+`dict(...)`, a name or attribute with one of them, what is added to any dictionary before the call),
+`functools.partial`, `dataclasses.replace`, `super().__init__`, and calls of a subclass of the file.
 
 ## Why
 `blocksparse_params` left the middle of a positional list: what stands behind it would silently be taken for something

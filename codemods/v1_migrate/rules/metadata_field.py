@@ -2,9 +2,10 @@
 
 ## What it does
 Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
-elements of `list[Class]`, what `LLM.generate` and its like return) and looks each attribute up on the target's class:
-reads, writes, `dataclasses.replace`. In a subclass it looks up what is read through `super()`, and the methods called
-on `self` and `cls` that no class of the file has. What only changed its name, or can be computed from the object alone,
+elements of `list[Class]`, what functions of the file return) and through vLLM's own annotations (`config.model_config`,
+what `LLM.generate` gives), and looks each attribute up on the target's class: reads, writes, `dataclasses.replace`.
+In a subclass it looks up what is read through `super()`, and the methods called on `self` and `cls` that no class of
+the file has. What only changed its name, or can be computed from the object alone,
 is rewritten; everything else is reported with the formula.
 
 ## Why
@@ -37,12 +38,14 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..engine.callees import callees_of
+from ..engine.callees import callees_of, is_replace
 from ..engine.chains import Named, asked_for_its_class, attribute_of, chain_nodes, name_span, owner_of, read_by_getattr
 from ..engine.former import lost_member
 from ..engine.guards import probed
+from ..engine.held import a_subclass_has
 from ..engine.inherited import inherited
-from ..engine.instances import Instance, Instances, instances_of
+from ..engine.instance import Instance
+from ..engine.instances import Instances, instances_of
 from ..engine.rebuild import begin
 from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
@@ -162,6 +165,8 @@ class MetadataField(Rule):
             and instance.dotted.rpartition(".")[2] != new.rpartition(".")[2]
         ):
             return self._other_meaning(file, instance, node, new)
+        if instance.held and a_subclass_has(judge, new, attribute):
+            return None
         member = lost_member(judge, instance.dotted, new, attribute)
         return self._gone(file, instance, member, node, new) if member else None
 
@@ -237,7 +242,7 @@ class MetadataField(Rule):
 
     def _replace(self, file: PythonFile, found: Node, instances: Instances) -> Iterator[Finding]:
         call: ast.Call = found.node
-        if len(call.args) != 1 or not call.keywords or not _is_replace(call, found):
+        if len(call.args) != 1 or not call.keywords or not is_replace(call, found):
             return
         instance = instances.of_expression(call.args[0], found.scope)
         family = family_of(instance.dotted) if instance is not None else None
@@ -288,14 +293,3 @@ def _fields(file: PythonFile, dotted: str) -> tuple[Param, ...]:
         return destination.fields if destination is not None else ()
     callee = callees_of(file).named(dotted, "name")
     return callee.params if callee is not None else ()
-
-
-def _is_replace(call: ast.Call, found: Node) -> bool:
-    """`dataclasses.replace(...)`, or `replace(...)` imported from there."""
-    function = call.func
-    name = function.value if isinstance(function, ast.Attribute) and function.attr == "replace" else function
-    if not isinstance(name, ast.Name):
-        return False
-    bindings = found.scope.lookup(name.id)
-    targets = {binding.target for binding in (bindings[1] if bindings else ())}
-    return targets == ({"dataclasses"} if name is not function else {"dataclasses.replace"})

@@ -35,7 +35,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..engine.chains import chain_nodes, owner_of
-from ..engine.instances import Instance, Instances, instances_of
+from ..engine.instance import Instance
+from ..engine.instances import Instances, instances_of
 from ..engine.scopes import Use
 from ..findings import Edit, Finding, Safety, Severity
 from .metadata_family import family_of
@@ -66,9 +67,9 @@ class MetadataHop(Rule):
     def _use(self, file: PythonFile, use: Use, instances: Instances) -> Iterator[Finding]:
         instance, rest = owner_of(use, instances)
         first = ""
-        if instance is None and use.name and use.name != "self":
-            instance, first = _kept_hop(use, instances)
-            rest = use.attributes
+        kept, hop = _kept_hop(use, instances) if use.name and use.name != "self" else (None, "")
+        if kept is not None:
+            instance, first, rest = kept, hop, use.attributes
         if instance is None or instance.others or family_of(instance.dotted) != "cpu":
             return
         if isinstance(use.node, ast.Attribute) and isinstance(use.node.ctx, ast.Store):

@@ -1,8 +1,9 @@
 """A dependency pin or image tag that keeps the target release out.
 
 ## What it does
-Reports requirements on vLLM (`vllm==0.9.2` in pyproject.toml, setup.py, requirements files), image tags
-(`vllm/vllm-openai:v0.9.2`) and version variables that exclude the target. Of several places of one pin in a file the
+Reports requirements on vLLM (`vllm==0.9.2` in pyproject.toml, setup.py, requirements files, `pip install` in a
+notebook; `vllm = "^0.9.2"` of Poetry; `vllm=0.9.2` of conda), image tags (`vllm/vllm-openai:v0.9.2`, also as
+`repository:` and `tag:`) and version variables that exclude the target. Of several places of one pin in a file the
 first is described, the others are listed with it.
 
 ## Why
@@ -45,6 +46,29 @@ _TAG = re.compile(
 )
 
 
+_POETRY = re.compile(
+    r"""^[ \t]*["']?vllm(?:-cpu)?["']?\s*=\s*(?:\{[^}\n]*?\bversion\s*=\s*)?"""
+    r"""["'](?P<mark>[\^~]|)(?P<version>\d+(?:\.\d+)*)["']""",
+    re.MULTILINE,
+)
+_CONDA = re.compile(
+    r"(?:^[ \t]*-[ \t]+[\"']?|\b(?:conda|mamba)\s+install\b[^\n]*?[ \t])"
+    r"(?:[\w-]+::)?vllm(?:-cpu)?=(?P<version>\d+(?:\.\d+)*)(?![\w=.*])",
+    re.MULTILINE,
+)
+_HELM = re.compile(
+    r"^(?P<indent>[ \t]*)(?:- )?repository:[ \t]*[\"']?[\w./-]*vllm[\w./-]*[\"']?[ \t]*\r?\n"
+    r"(?:[ \t]+(?!repository:)\w+:[^\n]*\n){0,3}?[ \t]*tag:[ \t]*[\"']?v?(?P<version>\d+\.\d+\.\d+)",
+    re.MULTILINE,
+)
+_BY_KIND = {
+    **dict.fromkeys(("toml", "pyproject"), (_POETRY,)),
+    "yaml": (_CONDA, _HELM),
+    **dict.fromkeys(("shell", "docker"), (_CONDA,)),
+}
+_INSTALLS = re.compile(r"\b(?:pip3?|uv|conda|mamba)\b[^\"\\]*\binstall\b[^\"\\]*(?:\\\")?\Z")
+
+
 class OutdatedPin(Rule):
     id = "V1M012"
     slug = "outdated-pin"
@@ -62,8 +86,23 @@ class OutdatedPin(Rule):
                 yield from self._within(file, start, end)
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        if file.kind not in ("markdown", "rst", "patch", "notebook"):
-            yield from _each_once(self._within(file, 0, len(file.source.text)))
+        if file.kind == "notebook":
+            found = self._within(file, 0, len(file.source.text))
+            yield from _each_once(each for each in found if _is_installed(file, each))
+        elif file.kind not in ("markdown", "rst", "patch"):
+            yield from _each_once([*self._within(file, 0, len(file.source.text)), *self._of_other_tools(file)])
+
+    def _of_other_tools(self, file: TextFile) -> Iterator[Finding]:
+        """What Poetry, conda and charts write."""
+        try:
+            target = Version(file.judge.target)
+        except InvalidVersion:
+            return
+        for pattern in _BY_KIND.get(str(file.kind), ()):
+            for match in pattern.finditer(file.source.text):
+                if not _lets_in(match, target):
+                    written = " ".join(match.group().strip(" -").split())
+                    yield self._say(file, match, f"`{written}` excludes the target, vLLM {target}")
 
     def _within(self, file: AnyFile, start: int, end: int) -> Iterator[Finding]:
         try:
@@ -90,6 +129,21 @@ class OutdatedPin(Rule):
         return file.finding(
             self.id, match.start(), match.end(), message, Severity.WARNING, effort=Effort.MINUTES, advice=advice
         )
+
+
+def _lets_in(match: re.Match[str], target: Version) -> bool:
+    """Whether a pin lets the target in: `^` and `~` of Poetry let in what begins with 0 and the same second number."""
+    written = Version(match["version"])
+    if match.groupdict().get("mark"):
+        kept = written.release[:2]
+        return target >= written and target.release[: len(kept)] == kept
+    return target.release[: len(written.release)] == written.release
+
+
+def _is_installed(file: TextFile, finding: Finding) -> bool:
+    """The pin stands in a command of a notebook that installs."""
+    start = file.source.line_starts[finding.line - 1] + finding.column - 1
+    return _INSTALLS.search(file.source.text, max(0, start - 200), start) is not None
 
 
 def _each_once(findings: Iterable[Finding]) -> Iterator[Finding]:

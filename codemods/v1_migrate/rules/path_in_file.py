@@ -23,6 +23,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ..engine.imports_in_text import imports_in_text
 from ..engine.textual.embedded import in_program
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..kinds import Kind
@@ -51,6 +52,8 @@ class PathInFile(Rule):
             verdict = file.judge.judge(match.group().replace(":", "."))
             if verdict.missing and verdict.fate != "alien":
                 yield self._dotted(file, match)
+        if file.kind not in _PROSE:
+            yield from self._imports(file)
         for match in _FILE.finditer(text):
             if python(match.start()) or (file.kind == Kind.PATCH and match.group().endswith(".py")):
                 continue  # the headers of a patch are V1M702's
@@ -67,6 +70,18 @@ class PathInFile(Rule):
                     advice=verdict.advice,
                     name=dotted,
                 )
+
+    def _imports(self, file: TextFile) -> Iterator[Finding]:
+        """`from vllm.a import B` in a script, where vLLM still has the module."""
+        for dotted, start, end in imports_in_text(file.source.text):
+            verdict, module = file.judge.judge(dotted), file.judge.judge(dotted.rpartition(".")[0])
+            if not verdict.missing or verdict.fate == "alien" or module.missing:
+                continue
+            where = f"which is `{verdict.new}` on" if verdict.new else "which is not on"
+            yield file.finding(
+                self.id, start, end, f"imports `{dotted}`, {where} vLLM {file.judge.target}", Severity.ERROR,
+                effort=Effort.MINUTES, advice=verdict.advice, name=verdict.symbol,
+            )  # fmt: skip
 
     def _dotted(self, file: TextFile, match: re.Match[str]) -> Finding:
         written = match.group()

@@ -4,7 +4,8 @@ r"""An option of vLLM's command line that the target does not take, in Python co
 Finds such options in lists for `subprocess`, in the arguments of test servers (`RemoteOpenAIServer`), in lists that a
 parser of vLLM's options reads, in names and fixtures that end up there, and in command lines written as one string.
 Takes out those that mean nothing on V1, renames those that have another name, reports the others. Where nothing shows
-that a list is vLLM's, an option that only vLLM had is mentioned and left alone.
+that a list is vLLM's, an option that only vLLM had is mentioned and left alone. What is read of such an option from the
+arguments that vLLM's parser gave (`args.swap_space`) is reported.
 
 ## Why
 An unknown option ends the server before it starts.
@@ -27,8 +28,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..engine.chains import chain_nodes, name_span
+from ..engine.guards import probed
+from ..engine.namespaces import Namespaces
+from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Path, ancestors
 from ..engine.switch.draft import Draft
 from ..engine.switch.lines import BLOCKS
@@ -56,6 +62,7 @@ class PythonFlag(Rule):
     phase = Phase.AFTER
 
     def check(self, file: PythonFile) -> Iterator[Finding]:
+        yield from self._reads(file)
         wanted = needle(file.judge.target)
         if not gone_options(file.judge.target) or not wanted.search(file.source.text):
             return
@@ -73,6 +80,20 @@ class PythonFlag(Rule):
             arguments = PythonArguments(file)
             for listed in (arguments.listed(each.node, each.path, each.scope) for each in lists.values()):
                 yield from self._list(file, listed)
+
+    # what vLLM's parser gave
+
+    def _reads(self, file: PythonFile) -> Iterator[Finding]:
+        gone = gone_options(file.judge.target)
+        parses = ".parse_" in file.source.text and not file.module.startswith("vllm.")
+        for use, option in Namespaces(file).reads() if parses else ():
+            flag, name = gone.get(option), use.attributes[0]
+            if flag is None or option in file.source.text or probed(use.path, (name,)):
+                continue  # or an option of the file's own
+            node = chain_nodes(use)[0]
+            if isinstance(node.ctx, ast.Load) and not version_guard(file, use.path, use.node):
+                finding = self._say(file, flag, *name_span(file, node), True, ())
+                yield replace(finding, message=f"{finding.message}; its parser does not give `{name}`")
 
     # lists
 

@@ -23,6 +23,46 @@ FOUND = [
     pytest.param('kw = {}\nkw |= {"swap_space": 8}\nLLM("m", **kw)\n', [2], id="an update by an operator"),
     pytest.param('kw = {"swap_space": 8}\nprint(kw)\nLLM("m", **kw)\n', [1], id="one that is printed"),
     pytest.param('base = {"swap_space": 8}\nkw = {**base}\nLLM("m", **kw)\n', [1], id="through two names"),
+    pytest.param(
+        'def f(kw=None):\n    if kw is None:\n        kw = {}\n    kw["swap_space"] = 8\n    LLM("m", **kw)\n',
+        [4],
+        id="an item of a parameter",
+    ),
+    pytest.param(
+        'def f(**kw):\n    kw.setdefault("swap_space", 8)\n    LLM("m", **kw)\n', [2], id="a default for a parameter"
+    ),
+    pytest.param(
+        'kw = load()\nkw.update({"swap_space": 8})\nLLM("m", **kw)\n', [2], id="added to what a function made"
+    ),
+    pytest.param(
+        'kw = {}\nfor k in ["n", "best_of"]:\n    kw[k] = get(k)\nSamplingParams(**kw)\n', [2], id="keys of a loop"
+    ),
+    pytest.param(
+        'class C:\n    def __init__(self):\n        self.kw = {"swap_space": 8}\n    def f(self):\n        LLM("m", **self.kw)\n',
+        [3],
+        id="an attribute of self",
+    ),
+    pytest.param(
+        'class C:\n    def __init__(self):\n        self.kw = {}\n    def f(self):\n        self.kw["swap_space"] = 8\n        LLM("m", **self.kw)\n',
+        [5],
+        id="added to an attribute of self",
+    ),
+    pytest.param(
+        'class C:\n    KW = {"swap_space": 8}\n    def f(self):\n        LLM("m", **self.KW)\n',
+        [2],
+        id="an attribute of the class",
+    ),
+    pytest.param('def made():\n    return {"swap_space": 8}\nLLM("m", **made())\n', [2], id="what a function returns"),
+    pytest.param(
+        'def made(a):\n    if a:\n        return {"swap_space": 8}\n    kw = {"swap_space": 1}\n    return kw\nLLM("m", **made(1))\n',
+        [3],
+        id="what it returns every time",
+    ),
+    pytest.param(
+        "import dataclasses\ndef f(a: EngineArgs):\n    return dataclasses.replace(a, swap_space=8)\n",
+        [3],
+        id="replace",
+    ),
     pytest.param("p = functools.partial(SamplingParams, best_of=2)\n", [1], id="partial"),
     pytest.param("p = partial(SamplingParams, n=2, best_of=2)\n", [1], id="partial, imported by name"),
     pytest.param(
@@ -67,6 +107,44 @@ SILENT = [
     ),
     pytest.param("@made\nclass D(EngineArgs): ...\n\nD(swap_space=8)\n", id="a decorated subclass"),
     pytest.param("@dataclass\nclass D(EngineArgs):\n    swap_space: int = 4\n\nD(swap_space=8)\n", id="its own field"),
+    pytest.param(
+        'def f(kw):\n    kw["swap_space"] = 8\n    kw = clean(kw)\n    EngineArgs(**kw)\n',
+        id="added before the name was bound again",
+    ),
+    pytest.param(
+        'def f(kw):\n    kw["swap_space"] = 8\n    clean(kw)\n    EngineArgs(**kw)\n',
+        id="a parameter that a function changes",
+    ),
+    pytest.param(
+        'def f(kw):\n    def g():\n        kw["swap_space"] = 8\n    EngineArgs(**kw)\n', id="added in another function"
+    ),
+    pytest.param(
+        'kw = {}\nfor k in ["n", "best_of"]:\n    if k in known:\n        kw[k] = 1\nSamplingParams(**kw)\n',
+        id="keys that are asked for",
+    ),
+    pytest.param(
+        'class C:\n    def __init__(self, kw):\n        self.kw = {"swap_space": 8}\n        self.kw = kw\n    def f(self):\n        LLM("m", **self.kw)\n',
+        id="an attribute that is two things",
+    ),
+    pytest.param(
+        'class C:\n    def __init__(self):\n        self.kw = {}\n    def g(self):\n        self.kw["swap_space"] = 8\n    def f(self):\n        LLM("m", **self.kw)\n',
+        id="added to an attribute elsewhere",
+    ),
+    pytest.param(
+        'def made(a):\n    return {"swap_space": 8} if a else {}\nLLM("m", **made(1))\n',
+        id="what a function may return",
+    ),
+    pytest.param(
+        'def made(a):\n    if a:\n        return {"swap_space": 8}\n    return {}\nLLM("m", **made(1))\n',
+        id="what one return has",
+    ),
+    pytest.param(
+        "from other import replace\ndef f(a: EngineArgs):\n    return replace(a, swap_space=8)\n", id="another replace"
+    ),
+    pytest.param(
+        "from dataclasses import replace\ndef f(a: EngineArgs):\n    return replace(a, mine=8)\n",
+        id="a field of a subclass",
+    ),
     pytest.param('EngineArgs(**{"model": "m"})\npartial(SamplingParams, n=1)\n', id="what the target takes"),
 ]
 

@@ -5,7 +5,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from importlib.metadata import version
 
+assert version("vllm") >= "0.8.5", "older releases have no plugins for platforms"
 command = ["vllm", "serve", sys.argv[1], "--port", "8000", "--swap-space", "4", "--max-model-len", "512"]
 server = subprocess.Popen(command, env={**os.environ, "VLLM_LOGITS_PROCESSOR_THREADS": "2"})
 try:
