@@ -35,9 +35,9 @@ template <class T> struct WordQuery {
 #endif
 
 // Rows of keys and of values alternate in memory, which hardware prefetchers follow badly: without this decode takes three times as
-// long. Into the second-level cache: a tile of long rows would evict the one at work from the first.
+// long. Into the second-level cache: a tile of long rows would evict the one at work from the first, unless that is large.
 static inline void prefetch_row(const void* row, int64_t bytes) {
-  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)row + i, 0, 2);
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char*)row + i, 0, FETCH_INTO_FIRST ? 3 : 2);
 }
 
 // s[r][j] = q_r . key_j for R rows and `n` keys (n a multiple of W). `ahead`: the next tile's keys, or null.
@@ -212,8 +212,10 @@ static void attend_direct(const Call& c, const Request& r, const Item& item, flo
     const T **ahead_keys = nullptr, **ahead_values = nullptr;
     if (key + DIRECT_TILE < seen.end) {
       look_ahead(key + DIRECT_TILE);
-      ahead_keys = next_keys;
-      ahead_values = next_values;
+      if (sizeof(T) < sizeof(float) || rows >= FETCH_FLOATS_FROM) {
+        ahead_keys = next_keys;
+        ahead_values = next_values;
+      }
     }
     int64_t row = 0;
     for (; row + 4 <= rows; row += 4) score_rows<Q, 4>(q + row * q_stride, q_stride, keys, row ? nullptr : ahead_keys, padded, d, s + row * DIRECT_TILE);

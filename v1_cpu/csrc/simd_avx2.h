@@ -3,6 +3,8 @@
 typedef __m256 V;
 constexpr int W = 8;
 constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 2, GEMM_BLOCK = 24, GEMM_KEYS = 256;
+constexpr bool FETCH_INTO_FIRST = false;
+constexpr int FETCH_FLOATS_FROM = 1;
 constexpr int DIRECT_PAIRS = 1;
 constexpr bool FLOAT8_PAIRED = false;
 

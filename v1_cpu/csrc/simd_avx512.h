@@ -9,6 +9,13 @@ constexpr int GEMM_KEYS = 256;
 #else
 constexpr int GEMM_KEYS = 512;
 #endif
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)  // AMD's, which follow a few rows of float32 by themselves
+constexpr bool FETCH_INTO_FIRST = true;
+constexpr int FETCH_FLOATS_FROM = 5;
+#else
+constexpr bool FETCH_INTO_FIRST = false;
+constexpr int FETCH_FLOATS_FROM = 1;
+#endif
 constexpr int DIRECT_PAIRS = 2;
 constexpr bool FLOAT8_PAIRED = true;
 

@@ -8,6 +8,8 @@ typedef float V __attribute__((vector_size(16)));
 typedef int32_t I __attribute__((vector_size(16)));
 constexpr int W = 4;
 constexpr int GEMM_ROWS = 4, GEMM_VECTORS = 2, GEMM_BLOCK = 16, GEMM_KEYS = 256;  // the packed kernel's register tile, rows of a block, keys of a tile
+constexpr bool FETCH_INTO_FIRST = false;        // whether a decode fetches keys into the first-level cache
+constexpr int FETCH_FLOATS_FROM = 1;            // query rows from which on a decode fetches float32 keys ahead
 constexpr int DIRECT_PAIRS = 1;                 // pairs of output vectors per pass of the direct kernel
 constexpr bool FLOAT8_PAIRED = false;
 

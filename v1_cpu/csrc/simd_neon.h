@@ -4,6 +4,8 @@
 typedef float32x4_t V;
 constexpr int W = 4;
 constexpr int GEMM_ROWS = 6, GEMM_VECTORS = 4, GEMM_BLOCK = 24, GEMM_KEYS = 256;
+constexpr bool FETCH_INTO_FIRST = false;
+constexpr int FETCH_FLOATS_FROM = 1;
 constexpr int DIRECT_PAIRS = 2;
 constexpr bool FLOAT8_PAIRED = false;
 
