@@ -46,7 +46,7 @@ struct Ahead {
         in_row = row_lines;
       }
       in_row--;
-      __builtin_prefetch(at, 0, 2);
+      __builtin_prefetch(at, 0, FETCH_INTO_FIRST ? 3 : 2);
     }
   }
 };
