@@ -72,6 +72,15 @@ def _memory(case: Case) -> Any:
     return f"{share:g} of {total / GIB:.1f} GiB is {share * total / GIB:.1f} GiB, and {free / GIB:.1f} GiB are free"
 
 
+def _given_cache(case: Case) -> Any:
+    """A cache of a given size that the first node has no room for; the worker compares them after the weights."""
+    space = case.variables.get("VLLM_CPU_KVCACHE_SPACE", "").strip()
+    size = int(space) * GIB if space.isdigit() else case.get("kv_cache_memory_bytes")
+    if not isinstance(size, int) or not case.nodes or size <= case.nodes[0][1]:
+        return None
+    return f"{size / GIB:.1f} GiB, and {case.nodes[0][1] / GIB:.1f} of {case.nodes[0][0] / GIB:.1f} GiB are free"
+
+
 def _cache_space(case: Case) -> Any:
     value = case.variables.get("VLLM_CPU_KVCACHE_SPACE", "")
     return value if value and not value.strip().isdigit() else None
@@ -183,6 +192,9 @@ RULES = (
     Rule("memory", "0.20.0", "", _memory,
          "the engine claims a share of the first memory node and will not start: {value}",
          "Say VLLM_CPU_KVCACHE_SPACE=4 (GiB), or a smaller --gpu-memory-utilization."),
+    Rule("memory", "0.20.0", "", _given_cache,
+         "the KV cache of a given size does not fit into the first memory node, and the engine will not start: {value}",
+         "Say a smaller VLLM_CPU_KVCACHE_SPACE (GiB) or kv_cache_memory_bytes; the weights need room as well."),
     Rule("VLLM_CPU_OMP_THREADS_BIND", "0.20.0", "", lambda c: _bind(c) == "all" or None,
          "VLLM_CPU_OMP_THREADS_BIND=all was V0's default; this release takes core lists, auto or nobind, and stops",
          "Say nobind for threads that no core is set for."),

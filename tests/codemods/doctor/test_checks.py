@@ -94,6 +94,8 @@ CASES = [
     pytest.param(case("0.32.0", free=40), ERROR, "0.92 of 64.0 GiB is 58.9 GiB, and 40.0 GiB are free", case("0.19.1", free=40), id="memory that is not free"),
     pytest.param(case("0.32.0", free=40), ERROR, "will not start", case("0.32.0", "gpu_memory_utilization=0.5", free=40), id="a smaller share of the memory"),
     pytest.param(case("0.32.0", free=40), ERROR, "will not start", case("0.32.0", free=40, VLLM_CPU_KVCACHE_SPACE="4"), id="a cache of a given size"),
+    pytest.param(case("0.32.0", free=40, VLLM_CPU_KVCACHE_SPACE="41"), ERROR, "41.0 GiB, and 40.0 of 64.0 GiB are free", case("0.32.0", free=40, VLLM_CPU_KVCACHE_SPACE="40"), id="a given cache that does not fit"),
+    pytest.param(case("0.32.0", "kv_cache_memory_bytes=44023414784", free=40), ERROR, "41.0 GiB, and 40.0", case("0.32.0", "kv_cache_memory_bytes=44023414784", free=40, VLLM_CPU_KVCACHE_SPACE="4"), id="the variable outranks the argument"),
     pytest.param(case("0.32.0", VLLM_CPU_OMP_THREADS_BIND="all"), ERROR, "was V0's default", case("0.19.1", VLLM_CPU_OMP_THREADS_BIND="all"), id="all cores"),
     pytest.param(case("0.32.0", "-tp 2", VLLM_CPU_OMP_THREADS_BIND="0-3"), ERROR, "(1 for 2)", case("0.32.0", "-tp 2", VLLM_CPU_OMP_THREADS_BIND="0-1|2-3"), id="one list of cores for two ranks"),
     pytest.param(case("0.32.0", "tensor_parallel_size=2"), ERROR, "2 ranks and 1 NUMA node", case("0.32.0", "tensor_parallel_size=2", nodes=2), id="more ranks than nodes"),
