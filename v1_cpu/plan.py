@@ -26,7 +26,7 @@ class OfOneProcess:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be pickled or copied deeply: it belongs to one process and to the "
-            "tensors it was made from; hand on those tensors and sizes and call make_plan or make_mla_plan with them there"
+            "tensors it was made from; hand on those tensors and call make_plan or make_mla_plan with them there"
         )
 
 
