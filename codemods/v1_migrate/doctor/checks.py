@@ -48,6 +48,8 @@ def _block_size(multiple: int) -> Callable[[Case], Any]:
         replaced = own_layers or latents.own_backend(case) == latents.CPU_MLA  # by 256, by 16
         if not isinstance(size, int) or replaced or case.served_by_v1_cpu:
             return None
+        if case.model is not None and case.model.all_windowed and case.within("0.32.0", ""):
+            return None  # a layer with a window takes a block size of its backend's, whatever is asked for
         return size if size % multiple else None
 
     return odd
@@ -169,7 +171,7 @@ RULES = (
          "block_size={value} is no multiple of 32: attention takes a slower kernel", "Say 32, 64 or 128.",
          Severity.WARNING),
     Rule("block_size", "0.29.0", "", _block_size(32),
-         "block_size={value} is no multiple of 32: 'No common block size'",
+         "block_size={value} is no multiple of 32: 'No common block size' for layers without a sliding window",
          "Say 32, 64 or 128; with V1_CPU_BACKEND=1 every size works."),
     Rule("head size", "0.11.1", "0.14.0", _head_size(32, 64, 96, 128, 160, 192, 224, 256),
          "the model's head size of {value} has no kernel: the first request fails",

@@ -46,6 +46,7 @@ CASES = [
     pytest.param(case("0.10.2", "kv_cache_dtype='fp8_e4m3'"), WARNING, "becomes e5m2", case("0.10.2", "kv_cache_dtype='fp8_e5m2'"), id="e4m3 silently becomes e5m2"),
     pytest.param(case("0.32.0", "vllm serve m --block-size 16"), ERROR, "No common block size", case("0.32.0", "vllm serve m --block-size 32"), id="blocks of 16"),
     pytest.param(case("0.32.0", "block_size=16"), ERROR, "No common block size", case("0.32.0", "block_size=16", served_by_v1_cpu=True), id="blocks of 16 are served by v1_cpu"),
+    pytest.param(case("0.32.0", "block_size=16", of=from_config("m", {"model_type": "gemma2", "sliding_window": 64})), ERROR, "No common block size", case("0.32.0", "block_size=16", of=from_config("m", {"model_type": "mistral", "sliding_window": 64})), id="windows on all layers choose their blocks"),
     pytest.param(case("0.28.0", "block_size=16"), WARNING, "slower kernel", case("0.28.0", "block_size=64"), id="blocks of 16 are slow"),
     pytest.param(case("0.10.0", "block_size=32"), WARNING, "Intel Extension", case("0.10.0", "block_size=16"), id="blocks of 32 need IPEX"),
     pytest.param(case("0.13.0", of=Model("m", head_size=80)), ERROR, "head size of 80", case("0.14.0", of=Model("m", head_size=80)), id="head size 80"),
