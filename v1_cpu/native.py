@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,10 +51,7 @@ class Library:
 
 def _open() -> ctypes.CDLL:
     if not LIBRARY.exists():
-        raise KernelUnavailable(
-            f"{LIBRARY.name} is not in {LIBRARY.parent}: the package was built without a C++ compiler. "
-            "Install g++ or clang++ and run `pip install --force-reinstall --no-deps v1-migrate`"
-        )
+        raise KernelUnavailable(_missing())
     try:
         library = ctypes.CDLL(str(LIBRARY))
     except OSError as error:
@@ -75,6 +73,19 @@ def _open() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def _missing() -> str:
+    """Why the library is not there: a folder of sources comes first on the path, or nothing was compiled."""
+    said = f"{LIBRARY.name} is not in {LIBRARY.parent}, which v1_cpu is imported from"
+    for entry in sys.path:
+        other = Path(entry or ".").resolve() / "v1_cpu"
+        if other != LIBRARY.parent.resolve() and (other / LIBRARY.name).exists():
+            return f"{said}; it shadows the installed copy in {other}: start in another directory"
+    return (
+        f"{said}: the package was built without a C++ compiler, or this is a checkout that was not built. "
+        "Install g++ or clang++ and run `pip install --force-reinstall --no-deps v1-migrate`"
+    )
 
 
 def instruction_sets() -> dict[str, bool]:

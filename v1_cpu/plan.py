@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor
@@ -15,9 +15,24 @@ from v1_cpu.layouts import resolve_cache_dtype
 from v1_cpu.select import serving
 
 
+class OfOneProcess:
+    """Neither pickled nor copied deeply: bound to its process's library and to the very tensors it was made from."""
+
+    __slots__ = ()
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied deeply: it belongs to one process and to the "
+            "tensors it was made from; hand on those tensors and call make_plan or make_mla_plan with them there"
+        )
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Made by `make_plan`; holds for the tensors it was made from, with the values they had then."""
+class Plan(OfOneProcess):
+    """Made by `make_plan`; holds for the tensors it was made from, with the values they had then, in one process."""
 
     kernel: Kernel
     config: KernelConfig

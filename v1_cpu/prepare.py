@@ -67,7 +67,7 @@ def prepare_paged(
         if plan is None or plan.block_table is not block_table or plan.num_blocks != kv_cache.shape[0]:
             check.lengths(seq_lens.tolist(), block_table, kv_cache.shape[2], kv_cache.shape[0])
         if tree_mask is not None:
-            check.tree_mask(tree_mask, causal, num_tokens, max_query_len)
+            check.tree_mask(tree_mask, causal, num_tokens, query.shape[0], max_query_len)
         if out is not None and not check.output_fits(out, query, kv_cache):
             check.output(out, query, kv_cache.shape[3] - query.shape[2], (("query", query), ("kv_cache", kv_cache)))
     else:

@@ -265,11 +265,11 @@ def options(
                 _wrong(name, value, f"must be [H] with H = {heads}, that of query")
 
 
-def tree_mask(mask: Any, causal: Any, num_tokens: int, max_query_len: int) -> None:
-    """A tree mask stands where causality would."""
+def tree_mask(mask: Any, causal: Any, num_tokens: int, rows: int, max_query_len: int) -> None:
+    """A tree mask stands where causality would: a row for each token, or for each row of a padded query."""
     tensor("tree_mask", mask, torch.bool, 2, "[T, max_query_len]", contiguous=False)
-    if mask.shape[0] < num_tokens or mask.shape[1] < max_query_len:
-        _wrong("tree_mask", mask, f"must be [T, max_query_len], here at least ({num_tokens}, {max_query_len})")
+    if not num_tokens <= mask.shape[0] <= rows or mask.shape[1] != max_query_len:
+        _wrong("tree_mask", mask, f"must be [T, max_query_len], here ({rows}, {max_query_len})")
     if causal is False or (isinstance(causal, Tensor) and not bool(causal.all())):
         _wrong("causal", causal, "must be True with a tree_mask, which replaces causality")
 
@@ -332,6 +332,8 @@ def slots(slot_mapping: Tensor, num_slots: int) -> None:
 def output(out: Any, query: Tensor, head_size_v: int, inputs: tuple[tuple[str, Tensor], ...]) -> None:
     """A given `out` fits and shares no memory with an input."""
     like("out", out, "query", query, (query.shape[0], query.shape[1], head_size_v), "[T, H, Dv]")
+    if _overlaps(out):
+        raise ValueError(f"out: strides {out.stride()} for shape {tuple(out.shape)}; its rows must not share memory")
     first, last = _extent(out)
     for name, value in inputs:
         start, stop = _extent(value)
@@ -351,6 +353,18 @@ def output_fits(out: Any, query: Tensor, kv_cache: Tensor) -> bool:
     return (stop <= of_query or of_query + query.nbytes <= start) and (
         stop <= of_cache or of_cache + kv_cache.nbytes <= start
     )
+
+
+def _overlaps(value: Tensor) -> bool:
+    """Whether two elements may lie in one place: from the smallest stride, each must step over what is inside."""
+    if value.is_contiguous() or value.numel() == 0:
+        return False
+    reach = 0
+    for stride, size in sorted((s, n) for n, s in zip(value.shape, value.stride(), strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
 
 
 def _extent(value: Tensor) -> tuple[int, int]:

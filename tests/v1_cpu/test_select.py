@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import v1_cpu
-from v1_cpu import select
+from v1_cpu import native, select
+from v1_cpu.kernels import KernelUnavailable
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,3 +96,16 @@ def test_every_kernel_class_says_its_name_and_layout(kernel: str) -> None:
     assert found.name == kernel
     assert found.layout == "row"
     assert found.isa
+
+
+def test_a_folder_without_a_library_is_named_and_what_it_shadows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "LIBRARY", tmp_path / "sources" / "v1_cpu" / "libv1_cpu.so")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "installed")])
+    with pytest.raises(KernelUnavailable, match=r"sources.v1_cpu, which .* without a C\+\+ compiler"):
+        native.instruction_sets()
+    (tmp_path / "installed" / "v1_cpu").mkdir(parents=True)
+    (tmp_path / "installed" / "v1_cpu" / "libv1_cpu.so").touch()
+    with pytest.raises(KernelUnavailable, match=r"shadows the installed copy in .*installed.v1_cpu"):
+        native.instruction_sets()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -144,7 +147,13 @@ def attend(arguments: dict[str, Any]) -> Any:
             id="bf16 sinks",
         ),
         pytest.param(
-            {"tree_mask": torch.ones(3, 1, dtype=torch.bool)}, ValueError, r"at least \(3, 2\)", id="narrow tree mask"
+            {"tree_mask": torch.ones(3, 1, dtype=torch.bool)}, ValueError, r"here \(3, 2\)", id="narrow tree mask"
+        ),
+        pytest.param(
+            {"tree_mask": torch.ones(3, 3, dtype=torch.bool)}, ValueError, r"here \(3, 2\)", id="wide tree mask"
+        ),
+        pytest.param(
+            {"tree_mask": torch.ones(4, 2, dtype=torch.bool)}, ValueError, r"here \(3, 2\)", id="long tree mask"
         ),
         pytest.param(
             {"tree_mask": torch.ones(3, 2, dtype=torch.bool), "causal": False},
@@ -317,3 +326,33 @@ def test_plans_under_inference_mode() -> None:
 def test_make_plan_refuses(change: dict[str, Any], words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         plan_for(make_batch([(1, 40), (2, 2)]), **change)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        torch.empty(1, 4, 8).expand(3, -1, -1),
+        torch.empty(3, 1, 8).expand(-1, 4, -1),
+        torch.empty(64).as_strided((3, 4, 8), (8, 8, 1)),
+    ],
+    ids=["one row", "one head", "rows that meet"],
+)
+def test_an_out_that_overlaps_itself_is_refused(out: torch.Tensor) -> None:
+    with pytest.raises(ValueError, match=r"out: strides .* must not share memory"):
+        attend(given(out=out))
+
+
+@pytest.mark.parametrize("take", [pickle.dumps, copy.deepcopy])
+def test_a_plan_says_that_it_belongs_to_one_process(take: Callable[[object], object]) -> None:
+    starts, lens = torch.tensor([0, 1], dtype=torch.int32), torch.tensor([1], dtype=torch.int32)
+    plan = v1_cpu.make_plan(
+        query_start_loc=starts,
+        seq_lens=lens,
+        num_heads=1,
+        num_kv_heads=1,
+        head_size=8,
+        block_size=16,
+        dtype=torch.float32,
+    )
+    with pytest.raises(TypeError, match=r"belongs to one process .* call make_plan"):
+        take(plan)

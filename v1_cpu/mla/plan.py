@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from v1_cpu import validate as check
-from v1_cpu.plan import Plan, make_plan
+from v1_cpu.plan import OfOneProcess, Plan, make_plan
 
 EXPAND_COST = 0.75
 """A multiply-add of the expansion against one of attention: measured, see docs/decisions/0100."""
@@ -62,7 +62,7 @@ class ExpandedPart:
 
 
 @dataclass(frozen=True, slots=True)
-class MLAPlan:
+class MLAPlan(OfOneProcess):
     """Made by `make_mla_plan`; holds for one batch, all layers of one shape."""
 
     sizes: MLASizes

@@ -48,6 +48,8 @@ def _block_size(multiple: int) -> Callable[[Case], Any]:
         replaced = own_layers or latents.own_backend(case) == latents.CPU_MLA  # by 256, by 16
         if not isinstance(size, int) or replaced or case.served_by_v1_cpu:
             return None
+        if case.model is not None and case.model.all_windowed and case.within("0.32.0", ""):
+            return None  # a layer with a window takes a block size of its backend's, whatever is asked for
         return size if size % multiple else None
 
     return odd
@@ -70,6 +72,15 @@ def _memory(case: Case) -> Any:
     if not isinstance(share, (int, float)) or share * total <= free:
         return None
     return f"{share:g} of {total / GIB:.1f} GiB is {share * total / GIB:.1f} GiB, and {free / GIB:.1f} GiB are free"
+
+
+def _given_cache(case: Case) -> Any:
+    """A cache of a given size that the first node has no room for; the worker compares them after the weights."""
+    space = case.variables.get("VLLM_CPU_KVCACHE_SPACE", "").strip()
+    size = int(space) * GIB if space.isdigit() else case.get("kv_cache_memory_bytes")
+    if not isinstance(size, int) or not case.nodes or size <= case.nodes[0][1]:
+        return None
+    return f"{size / GIB:.1f} GiB, and {case.nodes[0][1] / GIB:.1f} of {case.nodes[0][0] / GIB:.1f} GiB are free"
 
 
 def _cache_space(case: Case) -> Any:
@@ -160,7 +171,7 @@ RULES = (
          "block_size={value} is no multiple of 32: attention takes a slower kernel", "Say 32, 64 or 128.",
          Severity.WARNING),
     Rule("block_size", "0.29.0", "", _block_size(32),
-         "block_size={value} is no multiple of 32: 'No common block size'",
+         "block_size={value} is no multiple of 32: 'No common block size' for layers without a sliding window",
          "Say 32, 64 or 128; with V1_CPU_BACKEND=1 every size works."),
     Rule("head size", "0.11.1", "0.14.0", _head_size(32, 64, 96, 128, 160, 192, 224, 256),
          "the model's head size of {value} has no kernel: the first request fails",
@@ -183,6 +194,9 @@ RULES = (
     Rule("memory", "0.20.0", "", _memory,
          "the engine claims a share of the first memory node and will not start: {value}",
          "Say VLLM_CPU_KVCACHE_SPACE=4 (GiB), or a smaller --gpu-memory-utilization."),
+    Rule("memory", "0.20.0", "", _given_cache,
+         "the KV cache of a given size does not fit into the first memory node, and the engine will not start: {value}",
+         "Say a smaller VLLM_CPU_KVCACHE_SPACE (GiB) or kv_cache_memory_bytes; the weights need room as well."),
     Rule("VLLM_CPU_OMP_THREADS_BIND", "0.20.0", "", lambda c: _bind(c) == "all" or None,
          "VLLM_CPU_OMP_THREADS_BIND=all was V0's default; this release takes core lists, auto or nobind, and stops",
          "Say nobind for threads that no core is set for."),

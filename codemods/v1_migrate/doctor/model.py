@@ -21,6 +21,7 @@ class Model:
     architecture: str = ""
     head_size: int | None = None
     sliding_window: int | None = None
+    all_windowed: bool = False  # no layer attends to everything
     soft_cap: float | None = None
     alibi: bool = False
     mla: bool = False
@@ -74,11 +75,14 @@ def from_config(name: str, config: Mapping[str, Any]) -> Model:
     latent = tuple(part.get(key) or 0 for key in _LATENT)
     own_layers = kind.startswith("deepseek_v4")
     rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
+    window = part.get("sliding_window") if part.get("use_sliding_window", True) else None
+    layers = part.get("layer_types") or (["sliding_attention"] if kind in ("mistral", "mixtral") else [])
     return Model(
         name=name,
         architecture=str(architectures[0]),
         head_size=part.get("head_dim") or (hidden // heads if hidden and heads else None),
-        sliding_window=part.get("sliding_window") if part.get("use_sliding_window", True) else None,
+        sliding_window=window,
+        all_windowed=window is not None and set(layers) == {"sliding_attention"},
         soft_cap=part.get("attn_logit_softcapping"),
         alibi=kind in _ALIBI or bool(part.get("alibi")) or bool((part.get("attn_config") or {}).get("alibi")),
         mla=part.get("kv_lora_rank") is not None,
