@@ -167,13 +167,15 @@ def _make_face(target: Any) -> type:
     def __post_init__(self: Any) -> None:
         if hasattr(target, "__post_init__"):
             target.__post_init__(self)
-        object.__setattr__(self, "__class__", target)  # a decoder made it
+        self.__class__ = target  # a decoder made it; object's own __setattr__ refuses msgspec's structures
 
     space = {"__module__": __name__, "__qualname__": target.__name__, "__doc__": target.__doc__, _MARK: target}
     try:
         face: type = Meta(target.__name__, (target,), {**space, "__post_init__": __post_init__})
     except TypeError:  # a msgspec whose metaclass nobody may derive from
         return target  # type: ignore[no-any-return]
+    # For code that asks which options there are; given in `space`, they would be fields once more.
+    face.__annotations__ = {**dict.fromkeys(STRUCTS[target.__name__][1], Any), **getattr(target, "__annotations__", {})}
     copyreg.pickle(Meta, lambda _: (resolve_name, (f"{target.__module__}:{target.__qualname__}",)))
     return face
 

@@ -266,6 +266,7 @@ class TestStructures:
         assert type(mine(k=3)) is mine and not isinstance(real(n=1), mine)
         assert pickle.loads(pickle.dumps(given)) is real and given.__name__ == "SamplingParams"
         assert type(mine) is type(real) and given not in mine.__mro__
+        assert set(given.__annotations__) > set(real.__annotations__) and "best_of" in given.__annotations__
         decoded = importlib.import_module("vllm.sampling_params").decode({"n": 4}, given)
         assert type(decoded) is real and decoded.n == 4
         assert not [p for p in map(pickle.dumps, (given, given(n=1), decoded)) if b"v1_compat" in p]

@@ -191,6 +191,35 @@ def calls(child_env: dict[str, str]) -> dict[str, Any]:
     return found
 
 
+STRUCTURES = """
+import json, msgspec
+from vllm import SamplingParams
+from vllm.lora.request import LoRARequest
+lost = ("best_of", "lora_local_path")  # what makes the shim hand out classes of its own
+made = [
+    msgspec.json.decode(b'{"max_tokens": 8}', type=SamplingParams),
+    msgspec.convert({"max_tokens": 8}, type=SamplingParams),
+    msgspec.convert(["adapter", 1, "folder"], type=LoRARequest),
+]
+names = SamplingParams.__annotations__.keys()
+handed = [SamplingParams.__module__, LoRARequest.__module__]
+print(json.dumps([handed, [type(each).__module__ for each in made], {"max_tokens", "best_of"} <= names, len(names)]))
+"""
+
+
+def test_structures_decode_and_list_their_fields_as_vllms_do(tmp_path: Path, child_env: dict[str, str]) -> None:
+    script = tmp_path / "structures.py"
+    script.write_text(STRUCTURES)
+    env = child_env | {"PYTHONPATH": os.pathsep.join(SOURCES)}
+    command = [sys.executable, "-m", "v1_compat", str(script)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    handed, made, both, count = json.loads(done.stdout.splitlines()[-1])
+    assert handed == ["v1_compat.structs"] * 2
+    assert made == ["vllm.sampling_params", "vllm.sampling_params", "vllm.lora.request"]
+    assert both and count > 40
+
+
 OWN = "vllm.v1.attention.backends.cpu_attn.CPUAttentionBackend"
 
 
