@@ -10,9 +10,10 @@ from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..source import Source
 from .parse import Parsed
 from .references import Reference, References
-from .scopes import Model, walk
+from .scopes import Model
 from .tree import Tree
 from .verdicts import Judge
+from .walk import walk
 
 V0_GONE = "0.11.0"  # the first release in which no engine uses V0's modules
 

@@ -8,7 +8,7 @@ import textwrap
 import pytest
 from v1_migrate.engine.parse import Unparsable, parse
 from v1_migrate.engine.references import References
-from v1_migrate.engine.scopes import walk
+from v1_migrate.engine.walk import walk
 
 
 def used(text: str, package: str = "") -> list[tuple[int, str, str]]:

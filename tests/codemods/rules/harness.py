@@ -10,9 +10,9 @@ from pathlib import Path
 from v1_migrate.discover import Kind
 from v1_migrate.engine.analyse import Analyser
 from v1_migrate.engine.context import Settings
-from v1_migrate.engine.scopes import walk
 from v1_migrate.engine.tree import Tree
 from v1_migrate.engine.verify import lost_names, unbound_names
+from v1_migrate.engine.walk import walk
 from v1_migrate.findings import Finding
 from v1_migrate.rules import all_rules
 from v1_migrate.source import Source
