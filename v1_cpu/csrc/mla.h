@@ -136,7 +136,9 @@ struct LatentRows {
       if (row_keys[row].begin < row_keys[row].end) seen = {smaller(seen.begin, row_keys[row].begin), larger(seen.end, row_keys[row].end)};
     }
     __builtin_memset(o, 0, rows * o_stride * 4);
-    if (seen.begin < seen.end) cache.rows(seen.begin, smaller(tile, seen.end - seen.begin), next_rows, next_rows);
+    const int64_t first = smaller(tile, seen.end - seen.begin);
+    if (first > 0) cache.rows(seen.begin, first, next_rows, next_rows);
+    ahead.start((const char* const*)next_rows, first, c.head_size * int64_t(sizeof(T)));
     return seen;
   }
   // Row pointers of the tile at `key` and, to be fetched in `scored` + `added` steps, of the one that follows before `end`.
@@ -222,7 +224,9 @@ struct LatentTiles : LatentRows<T> {
 
   void load_queries(int64_t from, int64_t rows) {
     float* line = converted;  // not in use yet
+    const int64_t lines = FETCH_INTO_FIRST ? ahead.left / lanes + 1 : 0;  // of the first tile
     for (int64_t row = 0; row < lanes; row++) {
+      ahead.fetch(lines);
       if (row < rows) {
         load_query(c, r.token + from + row / group, row % group, line);
         if (Order<T>::paired) to_pair_order(line, round_up(c.head_size, 2 * W));

@@ -18,7 +18,9 @@ constexpr double PRODUCT_COST = 1.0 / 80e3;  // microseconds: one multiply-add
 constexpr double SMALL = 8.0;                // microseconds of work below which a second thread does not pay
 constexpr double UNEVEN = 1.05;              // of the mean: the most that a thread may have for work to stay undivided
 constexpr int64_t FEW = 16;                  // items for a thread; with more, dividing is rare
-constexpr int64_t QUERY_STEP = 64, KEY_STEP = 256;
+constexpr int64_t QUERY_STEP = 64;
+constexpr int64_t KEY_STEP = 256;                   // keys are divided at its multiples, and no part has fewer
+constexpr int64_t LONE_STEP = 32, LONE_LEAST = 64;  // the same for the only head of the only request, whose threads would have nothing else
 
 struct Costed { Item item; double cost; };
 struct Load { double cost = 0; };  // in this namespace: a vector of plain numbers would be a symbol of the library
@@ -63,15 +65,18 @@ struct Planner {
   void add(int64_t b, int64_t begin, int64_t end, double limit) {
     const double work = range_cost(b, begin, end);
     const int64_t keys = kv_len(b);
+    const int64_t seen = keys_seen(end - begin, keys);
+    const bool lone = c.num_requests * c.num_kv_heads == 1;
+    const int64_t step = lone ? LONE_STEP : KEY_STEP;
     int64_t parts = int64_t(work / limit + 0.99);
-    if (c.num_requests * c.num_kv_heads == 1) parts = std::min(parts, threads);  // one for each: more are merged for nothing
-    parts = std::min<int64_t>(parts, keys_seen(end - begin, keys) / KEY_STEP);
+    if (lone) parts = std::min(parts, threads);  // one for each: more are merged for nothing
+    parts = std::min(parts, std::max(seen / KEY_STEP, lone ? std::min(seen / LONE_LEAST, int64_t(work / SMALL)) : 0));
     if (parts < 2 || c.tree_mask) parts = 1;
-    const int64_t first = keys - keys_seen(end - begin, keys), rows = (end - begin) * group;
+    const int64_t first = keys - seen, rows = (end - begin) * group;
     for (int64_t h = 0; h < c.num_kv_heads; h++) {
       if (parts > 1) groups.push_back({b, h, begin, end, partial_rows, parts});
       for (int64_t i = 0; i < parts; i++) {
-        auto cut = [&](int64_t n) { return first + (keys - first) * n / parts / KEY_STEP * KEY_STEP; };
+        auto cut = [&](int64_t n) { return first + (keys - first) * n / parts / step * step; };
         items.push_back({{b, h, begin, end, i ? cut(i) : 0, i + 1 < parts ? cut(i + 1) : INT64_MAX, parts > 1 ? partial_rows : -1,
                           parts > 1 ? int64_t(groups.size()) - 1 : -1}, work / double(parts)});
         if (parts > 1) partial_rows += rows;

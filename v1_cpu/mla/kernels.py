@@ -13,6 +13,8 @@ from v1_cpu.kernels import torch_kernel as blocks
 from v1_cpu.layouts import token_rows
 from v1_cpu.select import default_kernel, serving
 
+_pack_call, _TYPES, _get_num_threads = native.CALL.pack, native.TYPES, torch.get_num_threads
+
 Absorbed = Callable[..., None]
 """(query, kv_cache, query_start_loc, seq_lens, block_table, out, lse, scale, causal, kv_scale, schedule)"""
 
@@ -83,37 +85,58 @@ def absorbed_native(
     schedule: Tensor | None,
 ) -> None:
     """In C++: `key` and `value` of the call are one address, which its kernels for latents look for (csrc/mla.h)."""
-    block_size = kv_cache.shape[1]
+    # A short decode takes no longer than this function: every question to a tensor counts, so each is asked once.
+    _, num_heads, head_size = query.shape
+    query_token, query_head, _ = query.stride()
+    out_token, out_head, _ = out.stride()
     block, row, _ = kv_cache.stride()
-    cache = kv_cache.data_ptr()
-    addresses = (
-        query.data_ptr(),
-        cache,
-        cache,
-        out.data_ptr(),
-        0 if lse is None else lse.data_ptr(),
-        query_start_loc.data_ptr(),
-        seq_lens.data_ptr(),
-        block_table.data_ptr() or native.NO_BLOCKS,
-        0,
-        0,
-        0,
-        causal.data_ptr() if isinstance(causal, Tensor) else 0,
-        0 if schedule is None else schedule.data_ptr(),
+    cache, per_request = kv_cache.data_ptr(), isinstance(causal, Tensor)
+    native.load().attend(
+        _pack_call(
+            query.data_ptr(),
+            cache,
+            cache,
+            out.data_ptr(),
+            0 if lse is None else lse.data_ptr(),
+            query_start_loc.data_ptr(),
+            seq_lens.data_ptr(),
+            block_table.data_ptr() or native.NO_BLOCKS,
+            0,
+            0,
+            0,
+            causal.data_ptr() if per_request else 0,  # type: ignore[union-attr]
+            0 if schedule is None else schedule.data_ptr(),
+            query_token,
+            query_head,
+            block,
+            0,
+            row,
+            block,
+            0,
+            row,
+            out_token,
+            out_head,
+            0 if lse is None else lse.stride(0),
+            block_table.stride(0),
+            0,
+            seq_lens.shape[0],
+            num_heads,
+            1,
+            head_size,
+            out.shape[2],
+            kv_cache.shape[1],
+            _TYPES[query.dtype],
+            _TYPES[kv_cache.dtype],
+            1 if per_request else causal,
+            0,
+            0,
+            _get_num_threads(),
+            scale,
+            0.0,
+            kv_scale,
+            kv_scale,
+        )
     )
-    strides = (
-        *query.stride()[:2],
-        *(block, 0, row),
-        *(block, 0, row),
-        *out.stride()[:2],
-        0 if lse is None else lse.stride(0),
-        block_table.stride(0),
-        0,
-    )
-    sizes = (seq_lens.shape[0], query.shape[1], 1, query.shape[2], out.shape[2], block_size)
-    types = (native.TYPES[query.dtype], native.TYPES[kv_cache.dtype])
-    rules = (1 if isinstance(causal, Tensor) else causal, 0, 0, torch.get_num_threads())
-    native.load().attend(native.CALL.pack(*addresses, *strides, *sizes, *types, *rules, scale, 0.0, kv_scale, kv_scale))
 
 
 def expanded_native(

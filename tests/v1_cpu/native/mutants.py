@@ -43,7 +43,9 @@ SMALL_TILES = [
     ("direct.h", "int64_t DIRECT_TILE = 64;", "int64_t DIRECT_TILE = 16;"),
     ("schedule.cpp", "double SMALL = 8.0;", "double SMALL = 1e-3;"),
     ("schedule.cpp", "double UNEVEN = 1.05;", "double UNEVEN = 0.0;"),
-    ("schedule.cpp", "QUERY_STEP = 64, KEY_STEP = 256;", "QUERY_STEP = 8, KEY_STEP = 16;"),
+    ("schedule.cpp", "QUERY_STEP = 64;", "QUERY_STEP = 8;"),
+    ("schedule.cpp", "KEY_STEP = 256;", "KEY_STEP = 16;"),
+    ("schedule.cpp", "LONE_STEP = 32, LONE_LEAST = 64;", "LONE_STEP = 4, LONE_LEAST = 8;"),
 ]
 
 SITES = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -125,6 +126,29 @@ def test_work_is_divided_where_it_would_come_out_uneven(
 ) -> None:
     threads(number)
     assert header(plan_for(batch(lens, kv_heads=kv_heads)).schedule)["items"] == items
+
+
+def key_ranges(schedule: Tensor) -> list[tuple[int, int]]:
+    """The keys of each item; the first and the last part of divided keys are open."""
+    items = schedule[10:].view(-1)[: 8 * header(schedule)["items"]].view(-1, 8)
+    return [(begin, end) for *_, begin, end, _, _ in items.tolist()]
+
+
+@pytest.mark.parametrize("keys", [150, 384, 640, 3500])
+@pytest.mark.parametrize("number", [2, 3])
+def test_a_lone_head_is_divided_evenly(keys: int, number: int, threads: Any) -> None:
+    threads(number)
+    ranges = key_ranges(plan_for(batch([(1, keys)], heads=32, kv_heads=1, size=256)).schedule)
+    parts = min(number, keys // 64)
+    assert len(ranges) == parts and ranges[0][0] == 0
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(ranges))
+    sizes = [min(end, keys) - begin for begin, end in ranges]
+    assert min(sizes) >= 64 - 32 and max(sizes) - min(sizes) <= 2 * 32
+
+
+def test_short_keys_of_several_requests_are_not_divided(threads: Any) -> None:
+    threads(2)
+    assert header(plan_for(batch([(1, 200)] * 3, heads=32, kv_heads=1, size=256)).schedule)["items"] == 3
 
 
 def test_a_schedule_without_a_window_serves_a_layer_with_one(threads: Any) -> None:
