@@ -22,6 +22,8 @@ pytestmark = pytest.mark.skipif(
     reason="vLLM is not installed here; `make test` runs this beside vLLM 0.32.0",
 )
 
+ASKING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+
 
 @pytest.fixture(scope="session")
 def plain(engine: Callable[..., Run]) -> list[dict[str, Any]]:
@@ -48,6 +50,8 @@ def test_engine_in_other_processes(
 ) -> None:
     got = engine({"llama": short("llama", llm=llm)}, "strict", VLLM_ENABLE_V1_MULTIPROCESSING="1", **env)
     assert SERVED in got.log
+    if ASKING.exists() and "[madvise]" in ASKING.read_text():
+        assert "huge pages under the cache" in got.log
     assert "error" not in got.results["llama"], got.results["llama"]["error"]
     check_answers(plain, got.results["llama"]["answers"], 1e-3)
 

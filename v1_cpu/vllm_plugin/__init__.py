@@ -54,6 +54,7 @@ def _release(version: str) -> tuple[int, ...]:
 def register() -> None:
     """Override vLLM's CPU_ATTN, and its MLA backends, if `V1_CPU_BACKEND` asks for it; a second call changes nothing.
 
+    Processes that are started from now on have huge pages under their caches (`v1_cpu.vllm_plugin.pages`).
     Only a path is registered here. Which class serves is settled when the engine builds its first layer
     (`v1_cpu.vllm_plugin.choice`), in the processes that have layers.
 
@@ -76,6 +77,7 @@ def register() -> None:
 
         decline(f"there is no adapter for vLLM {vllm.__version__} (known: 0.10 to 0.32)")
         return
+    importlib.import_module("v1_cpu.vllm_plugin.pages").ask()
     registry = _registry()
     registry.register_backend(registry.AttentionBackendEnum.CPU_ATTN, class_path=f"{module}.CPUAttentionBackend")
     release, mla = _release(vllm.__version__), "v1_cpu.vllm_plugin.mla"

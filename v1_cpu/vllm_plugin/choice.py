@@ -10,7 +10,7 @@ import functools
 import importlib
 from typing import Any
 
-from v1_cpu.vllm_plugin import ENV, mode
+from v1_cpu.vllm_plugin import ENV, mode, pages
 
 LOGGER = "vllm.v1_cpu"  # below "vllm", whose handlers vLLM configures
 OWN = "vLLM's own CPU attention does"
@@ -103,9 +103,10 @@ def _announce() -> None:
 
     kernel = which()
     logger().info(
-        "v1_cpu serves CPU attention: %s kernel, instruction set %s, cache layout %s (%s); self-test passed",
+        "v1_cpu serves CPU attention: %s kernel, instruction set %s, cache layout %s (%s); self-test passed%s",
         kernel.name,
         kernel.isa,
         kernel.layout,
         kernel.reason,
+        f"; {state}" if (state := pages.state()) else "",
     )

@@ -39,7 +39,8 @@ WORKLOADS = {
     "decode 16 x 16 + 64": (16, 16, 65),
 }
 """Requests, tokens of each prompt, tokens of each answer."""
-SIDES = {"v1_cpu": "strict", "vllm": "0"}
+SIDES = {"v1_cpu": {"V1_CPU_BACKEND": "strict", "THP_MEM_ALLOC_ENABLE": "1"}, "vllm": {"V1_CPU_BACKEND": "0"}}
+"""The environment of each side's process: what the plugin sets for the engine processes that vLLM starts, included."""
 MODES: dict[str, dict[str, str]] = {
     "amx": {},
     "avx512": {"V1_CPU_ISA": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "WITHOUT_AMX": "1"},
@@ -127,7 +128,7 @@ class Side:
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--serve", model],
-            env={**env, **os.environ, **MODES[mode], "V1_CPU_BACKEND": SIDES[name]},
+            env={**env, **SIDES[name], **os.environ, **MODES[mode], "V1_CPU_BACKEND": SIDES[name]["V1_CPU_BACKEND"]},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
