@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from v1_cpu.vllm_plugin import pages  # noqa: E402
+from v1_cpu.vllm_plugin import pages
 
 STATE = "import sys, pathlib; from v1_cpu.vllm_plugin import pages; print(pages.state(pathlib.Path(sys.argv[1])))"
 
