@@ -65,9 +65,24 @@ from dataclasses import dataclass, field
 class CompilationMode(enum.IntEnum):
     NONE = 0
     VLLM_COMPILE = 3
+class CUDAGraphMode(enum.Enum):
+    NONE, PIECEWISE, FULL = 0, 1, 2
+    def has_full_cudagraphs(self):
+        return self is CUDAGraphMode.FULL
+    def __bool__(self):
+        return self is not CUDAGraphMode.NONE
+@dataclass
+class PassConfig:
+    fuse_norm_quant: bool = None
+    fuse_act_quant: bool = None
+    eliminate_noops: bool = True
 @dataclass
 class CompilationConfig:
     mode: CompilationMode = CompilationMode.VLLM_COMPILE
+    backend: str = ""
+    cudagraph_mode: CUDAGraphMode = None
+    max_cudagraph_capture_size: int = None
+    pass_config: PassConfig = field(default_factory=PassConfig)
 @dataclass
 class CacheConfig:
     block_size: int = 128
@@ -76,14 +91,19 @@ class CacheConfig:
 class SchedulerConfig:
     enable_chunked_prefill: bool = True
 @dataclass
+class EPLBConfig:
+    window_size: int = 1000
+@dataclass
 class ParallelConfig:
     worker_cls: str = "auto"
+    eplb_config: EPLBConfig = field(default_factory=EPLBConfig)
 @dataclass
 class ModelConfig:
     model: str = "m"
 @dataclass
 class StructuredOutputsConfig:
     backend: str = "auto"
+    reasoning_parser: str = ""
 @dataclass
 class VllmConfig:
     model_config: ModelConfig = field(default_factory=ModelConfig)
