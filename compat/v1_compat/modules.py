@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import callables, makers, members, overrides, patches, platform_calls, renamed, structs, switch, values
+from . import awaited, callables, makers, members, overrides, patches, platform_calls, renamed, structs, switch, values
 from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
@@ -113,7 +113,7 @@ def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
     elif name == switch.MODULE:
         found = [switch.wrap_is_set(module, lambda name: server.table.find(f"{switch.MODULE}.{name}") is not None)]
     else:
-        found = [adapt(module, server) for adapt in (callables.adapt, members.adapt, values.adapt)]
+        found = [adapt(module, server) for adapt in (callables.adapt, members.adapt, values.adapt, awaited.adapt)]
         found.append(structs.watch(module))
 
     def undo() -> None:
