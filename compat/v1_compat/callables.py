@@ -14,13 +14,14 @@ from inspect import Parameter
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import guided
+from . import awaited, guided, positions
 from .kinds import Arguments, in_front
 from .mode import Mode
 from .notices import LegacyUseError
 from .place import unwanted_call
 
 if TYPE_CHECKING:
+    from .keywords import Callee
     from .serve import Server
 
 CONFIGURATION = "vllm.config"
@@ -28,7 +29,17 @@ _INIT, _ABORT = "__init__", "abort_request"
 METHODS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "vllm.engine.arg_utils": {"EngineArgs": (_INIT,), "AsyncEngineArgs": (_INIT,)},
     "vllm.entrypoints.llm": {
-        "LLM": (_INIT, "classify", "embed", "encode", "generate", "get_tokenizer", "reset_prefix_cache", "score")
+        "LLM": (
+            _INIT,
+            "chat",
+            "classify",
+            "embed",
+            "encode",
+            "generate",
+            "get_tokenizer",
+            "reset_prefix_cache",
+            "score",
+        )
     },
     "vllm.sampling_params": {"SamplingParams": ("from_optional",), "StructuredOutputsParams": (_INIT,)},
     "vllm.v1.engine.async_llm": {
@@ -101,16 +112,22 @@ def _taking(cls: type, name: str, function: Callable[..., Any], server: Server) 
     def takes() -> frozenset[str]:
         return _takes(cls, cls if name == _INIT else function)
 
+    by_position = cls.__name__ in positions.CLASSES and not isinstance(
+        cls.__dict__.get(name), classmethod | staticmethod
+    )
+
     def arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if name == _ABORT:
             args, kwargs = _as_list(cls, server, args, kwargs)
+        if by_position and not positions.fit(function, args) and not unwanted_call():
+            args, kwargs = positions.named(function, _callee(cls, name, takes()), server, (args, kwargs))
         if not kwargs or kwargs.keys() <= takes() or unwanted_call():
             return args, kwargs
         if _IDS in kwargs and _IDS not in takes() and _PROMPTS in takes():
             args, kwargs = _as_prompts(cls, name, server, args, kwargs)
         return args, settled(cls, name, takes(), server, kwargs)
 
-    return in_front(function, arguments)
+    return in_front(function, arguments, awaited.finish(cls, name, function, server))
 
 
 def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -120,9 +137,9 @@ def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs
     """
     if kwargs.keys() <= set(takes):
         return kwargs
-    from .keywords import Callee, settle  # here: most programs never come by
+    from .keywords import settle  # here: most programs never come by
 
-    callee = Callee(cls.__name__ if name == _INIT else f"{cls.__name__}.{name}", _places(cls, name), takes)
+    callee = _callee(cls, name, takes)
     try:
         found = settle(server.table, callee, kwargs)
     except LegacyUseError as error:
@@ -133,6 +150,12 @@ def settled(cls: type, name: str, takes: Collection[str], server: Server, kwargs
         return kwargs
     server.say(found.rule, callee.places[0], found.text, found.since, found.use)
     return found.kwargs
+
+
+def _callee(cls: type, name: str, takes: Collection[str]) -> Callee:
+    from .keywords import Callee
+
+    return Callee(cls.__name__ if name == _INIT else f"{cls.__name__}.{name}", _places(cls, name), takes)
 
 
 def _takes(cls: type, function: Callable[..., Any]) -> frozenset[str]:

@@ -73,6 +73,8 @@ class Finder(MetaPathFinder):
         if request.probing or (request.by_vllm and request.statement) or (request.guarded and not request.by_us):
             return None
         if not server.stands_in(fullname):  # last: it reads the index
+            if text := server.table.older_than_all(fullname):
+                raise ModuleNotFoundError(text, name=fullname)
             return None
         if fullname == ROOT and request.last and not any(server.stands_in(f"{ROOT}.{name}") for name in request.names):
             return None  # whether vLLM is there is asked, or it is wanted itself

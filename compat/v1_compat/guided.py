@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .place import asked_by, unwanted
+from .makers import LostMaker
 
 if TYPE_CHECKING:
     from .serve import Server
@@ -35,21 +35,9 @@ def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
         given = {"json": json, **given}
         return None if all(given.get(name) is None for name in _ASKS) else cls(**given)
 
-    cls.from_optional = _Lost(from_optional, server.folder)
+    cls.from_optional = LostMaker(MAKER, from_optional, server.folder)
 
     def undo() -> None:
         del cls.from_optional
 
     return undo
-
-
-class _Lost:
-    """The maker; who is ready for that finds it lost."""
-
-    def __init__(self, maker: Callable[..., Any], folder: str) -> None:
-        self._maker, self._folder = maker, folder
-
-    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
-        if asked_by(self._folder) or unwanted(MAKER):
-            raise AttributeError(f"type object {owner.__name__!r} has no attribute {MAKER!r}")
-        return self._maker

@@ -34,6 +34,9 @@ _UNREAD = frozenset(  # fields that vLLM would take without a word, and not read
 _METHODS: Mapping[tuple[str, str], str] = {
     ("AsyncLLM.add_request", "inputs"): "prompt",
     ("AsyncLLM.do_log_stats", "model_output"): "",
+    ("AsyncLLM.get_tokenizer", "lora_request"): "",
+    ("LLM.get_tokenizer", "lora_request"): "",
+    ("LLMEngine.get_tokenizer", "lora_request"): "",
     ("AsyncLLM.do_log_stats", "scheduler_outputs"): "",
     ("LLMEngine.abort_request", "request_id"): "request_ids",
     ("LLMEngine.add_request", "inputs"): "prompt",

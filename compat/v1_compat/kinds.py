@@ -7,33 +7,38 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Prepare = Callable[[tuple[Any, ...], dict[str, Any]], Arguments]
+Finish = Callable[[Any, Arguments, FrameType], Any]  # what was found, for which arguments, who called
 
 
-def in_front(function: Callable[..., Any], prepare: Prepare) -> Callable[..., Any]:
+def in_front(function: Callable[..., Any], prepare: Prepare, finish: Finish | None = None) -> Callable[..., Any]:
     """The function, called with what `prepare` makes of the arguments.
 
-    A coroutine and a generator prepare when they first run, whose stack has the line that awaits or iterates.
+    A coroutine and a generator prepare when they first run, whose stack has the line that awaits or iterates. What a
+    plain function or a coroutine gives goes through `finish`, with the frame that called the plain one.
     """
     if inspect.isasyncgenfunction(function):
         call = _asynchronous_generator(function, prepare)
     elif inspect.iscoroutinefunction(function):
-        call = _coroutine(function, prepare)
+        call = _coroutine(function, prepare, finish)
     elif inspect.isgeneratorfunction(function):
         call = _generator(function, prepare)
     else:
-        call = _plain(function, prepare)
+        call = _plain(function, prepare, finish)
     return functools.wraps(function)(call)
 
 
-def _plain(function: Callable[..., Any], prepare: Prepare) -> Callable[..., Any]:
+def _plain(function: Callable[..., Any], prepare: Prepare, finish: Finish | None) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = prepare(args, kwargs)
-        return function(*args, **kwargs)
+        found = function(*args, **kwargs)
+        return found if finish is None else finish(found, (args, kwargs), sys._getframe(1))
 
     return call
 
@@ -46,10 +51,11 @@ def _generator(function: Callable[..., Any], prepare: Prepare) -> Callable[..., 
     return call
 
 
-def _coroutine(function: Callable[..., Any], prepare: Prepare) -> Callable[..., Any]:
+def _coroutine(function: Callable[..., Any], prepare: Prepare, finish: Finish | None) -> Callable[..., Any]:
     async def call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = prepare(args, kwargs)
-        return await function(*args, **kwargs)
+        found = await function(*args, **kwargs)
+        return found if finish is None else finish(found, (args, kwargs), sys._getframe(0))
 
     return call
 

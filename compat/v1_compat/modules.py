@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import callables, members, overrides, patches, platform_calls, renamed, structs, switch, values
+from . import awaited, callables, makers, members, overrides, patches, platform_calls, renamed, structs, switch, values
 from .place import asked_for_a_list, imported_by_vllm
 from .serve import NotServed, Server
 
@@ -109,12 +109,11 @@ def _more(module: ModuleType, server: Server) -> Callable[[], None] | None:
         if name == overrides.MODULE:
             found.append(overrides.adapt(module, server))
     elif name == renamed.MODULE or name.startswith(f"{renamed.MODULE}."):
-        fields = renamed.restore_fields(module, lambda rule, name, text: server.say(rule, name, text, ""))
-        found = [fields, callables.adapt(module, server)]
+        found = [adapt(module, server) for adapt in (renamed.adapt, makers.adapt, callables.adapt)]
     elif name == switch.MODULE:
         found = [switch.wrap_is_set(module, lambda name: server.table.find(f"{switch.MODULE}.{name}") is not None)]
     else:
-        found = [adapt(module, server) for adapt in (callables.adapt, members.adapt, values.adapt)]
+        found = [adapt(module, server) for adapt in (callables.adapt, members.adapt, values.adapt, awaited.adapt)]
         found.append(structs.watch(module))
 
     def undo() -> None:

@@ -135,6 +135,12 @@ def tested_by_name(name: str) -> bool:
     return frame is not None and (frame.f_lineno, name) in probes(frame.f_code.co_filename)
 
 
+def imports() -> bool:
+    """The nearest line is an import statement."""
+    frame = _nearest_frame()
+    return frame is not None and _import_statement(frame)[0]
+
+
 def asked_by(folder: str) -> bool:
     """The nearest line is in this folder."""
     frame = _nearest_frame()

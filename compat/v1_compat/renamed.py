@@ -1,24 +1,28 @@
 """Members of enumerations and fields of configurations that vLLM renamed or dropped, under the names V0 had for them.
 
-Platform classes of V0's time read and write these fields of vLLM's own configuration objects. A field that has a
-successor is an alias of it; one that could only have one value on V1 reads as that value.
+Plugins of V0's time read and write these fields of vLLM's own configuration objects. What stands for a field is in the
+table of `fields`; any other that an older release had is an AttributeError with the advice of the names table.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import os
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from operator import attrgetter
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from .fields import FIELDS, Field
+from .mode import Mode
+from .notices import LegacyMemberError
 from .place import asked_by, unwanted
-from .table import RULES
+
+if TYPE_CHECKING:
+    from .serve import Server
 
 MODULE = "vllm.config"
-Say = Callable[[str, str, str], None]  # a rule's id, the dotted name, a sentence
+RULE = "V1M102"  # the plan's: a member that went
 
 MEMBERS: Mapping[str, Mapping[str, str]] = {
     "vllm.config.CompilationLevel": {
@@ -31,43 +35,8 @@ MEMBERS: Mapping[str, Mapping[str, str]] = {
 """Enumeration -> old member -> the member of the successor that means the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """What became of a field."""
-
-    new: str = ""  # the field that means the same now
-    value: Any = None  # without one: what V1 does
-    advice: str = ""
-
-
-_NO_STEPS = Field(value=False, advice="V1 has no multi-step scheduling: drop the code for it.")
-FIELDS: Mapping[str, Mapping[str, Field]] = {
-    "CompilationConfig": {"level": Field("mode")},
-    "CacheConfig": {
-        "cpu_kvcache_space_bytes": Field("kv_cache_memory_bytes"),
-        "swap_space_bytes": Field(value=0, advice="V1 does not swap: drop it."),
-    },
-    "SchedulerConfig": {
-        "chunked_prefill_enabled": Field("enable_chunked_prefill"),
-        "is_multi_step": _NO_STEPS,
-        "num_scheduler_steps": Field(value=1, advice=_NO_STEPS.advice),
-        "multi_step_stream_outputs": Field(value=True, advice=_NO_STEPS.advice),
-        "num_lookahead_slots": Field(value=0, advice="V1's scheduler takes it from the speculative configuration."),
-        "preemption_mode": Field(advice="V1 recomputes what it preempts: drop it."),
-        "delay_factor": Field(value=0.0, advice="V1's scheduler does not delay: drop it."),
-        "send_delta_data": Field(value=False, advice="V1 sends differences always: drop it."),
-    },
-    "ParallelConfig": {
-        "sd_worker_cls": Field(value="auto", advice="V1's own runner drafts: set worker_cls alone."),
-        "tokenizer_pool_config": Field(advice="Tokenizer pools left vLLM in 0.10.0: drop it."),
-    },
-    "VllmConfig": {"prompt_adapter_config": Field(advice="Prompt adapters left vLLM in 0.10.0: drop it.")},
-}
-"""Configuration -> lost field -> what became of it."""
-
-
-def restore_fields(module: ModuleType, say: Say) -> Callable[[], None] | None:
-    """Give the configuration classes that a module defines the fields they lost; returns the way back.
+def adapt(module: ModuleType, server: Server) -> Callable[[], None] | None:
+    """Answer for the fields that the configuration classes of a module lost; returns the way back.
 
     They are asked for last and stand in no class: what lists the attributes of a configuration never meets them.
     """
@@ -76,19 +45,9 @@ def restore_fields(module: ModuleType, say: Say) -> Callable[[], None] | None:
         owner = module.__dict__.get(name)
         if not isinstance(owner, type) or owner.__module__ != module.__name__ or hasattr(owner, "__getattr__"):
             continue
-        own = getattr(owner, "__dataclass_fields__", {})
-        lost = {
-            old: field
-            for old, field in fields.items()
-            if not (old in own or hasattr(owner, old) or (field.new and field.new not in own))
-        }
-        if lost:
-            folder = os.path.join(os.path.dirname(getattr(sys.modules.get("vllm"), "__file__", None) or ""), "")
-            given: dict[str, Any] = {
-                "__getattr__": _reader(name, lost, folder, say),
-                "__setattr__": _writer(owner, name, lost, say),
-            }
-            undo += [_put(owner, attribute, function) for attribute, function in given.items()]
+        lost = _Lost(owner, name, fields, server)
+        given: dict[str, Any] = {"__getattr__": _reader(lost), "__setattr__": _writer(owner, lost)}
+        undo += [_put(owner, attribute, function) for attribute, function in given.items()]
 
     def back() -> None:
         while undo:
@@ -103,40 +62,99 @@ def _put(owner: type, name: str, function: Callable[..., Any]) -> Callable[[], N
     return lambda: delattr(owner, name) if before is None else setattr(owner, name, before)
 
 
-def _reader(name: str, lost: Mapping[str, Field], folder: str, say: Say) -> Callable[[Any, str], Any]:
-    def __getattr__(self: Any, attribute: str) -> Any:
-        field = lost.get(attribute)
-        theirs = field is None or inspect.getattr_static(type(self), attribute, None) is not None
-        if field is None or theirs or asked_by(folder) or unwanted(attribute):
-            return object.__getattribute__(self, attribute)  # fails as it has failed
-        dotted = f"{MODULE}.{name}.{attribute}"
+class _Lost:
+    """What a configuration class lost."""
+
+    def __init__(self, owner: type, name: str, fields: Mapping[str, Field], server: Server) -> None:
+        self.name, self.server = name, server
+        self.own = (
+            frozenset(field.name for field in dataclasses.fields(owner))
+            if dataclasses.is_dataclass(owner)
+            else frozenset()
+        )
+        self._fields = {old: field for old, field in fields.items() if self._went(owner, old, field)}
+
+    def _went(self, owner: type, old: str, field: Field) -> bool:
+        """The release has what stands for the field, and the field itself no longer."""
+        here, root = old in self.own or hasattr(owner, old), field.root
+        return not here and (not root or root in self.own or hasattr(owner, root))
+
+    def served(self, attribute: str) -> Field | None:
+        """The field, if something stands for it."""
+        field = self._fields.get(attribute)
+        return field if field is not None and field.served else None
+
+    def dotted(self, attribute: str) -> str:
+        """The name under which an older release had it."""
+        field = self._fields.get(attribute)
+        return f"{(field.old if field is not None else '') or f'{MODULE}.{self.name}'}.{attribute}"
+
+    def refused(self, attribute: str) -> str:
+        """That the field went, and what to do instead; "" for what no older release had."""
+        if attribute.startswith("_"):
+            return ""
+        field, now = self._fields.get(attribute), f"`{self.name}.{attribute}` is gone"
+        if field is not None:
+            return f"{now}. {field.advice}"
+        legacy = self.server.table.find(self.dotted(attribute))
+        return f"{now} since vLLM {legacy.since}. {legacy.advice}".rstrip() if legacy is not None else ""
+
+    def say(self, attribute: str, text: str) -> None:
+        """A notice at the user's line."""
+        self.server.say(RULE, self.dotted(attribute), text, "")
+
+    def say_served(self, attribute: str, field: Field) -> None:
+        """A notice of a use that is served."""
         if field.new:
-            say(RULES["moved"], dotted, _renamed(dotted, field))
-            return getattr(self, field.new)
-        say(RULES["gone"], dotted, f"`{dotted}` is gone; it reads as {field.value!r}. {field.advice}")
-        return field.value
+            text = f"is `{field.new}` in this vLLM. Write {field.new}."
+        else:
+            text = f"is gone{f'; it reads as {field.value[0]!r}' if field.value else ''}. {field.advice}"
+        self.say(attribute, f"`{self.name}.{attribute}` {text}")
+
+
+def _reader(lost: _Lost) -> Callable[[Any, str], Any]:
+    def __getattr__(self: Any, attribute: str) -> Any:
+        theirs = attribute.startswith("__") or _has(type(self), attribute)
+        if theirs or asked_by(lost.server.folder) or unwanted(attribute):
+            return object.__getattribute__(self, attribute)  # fails as it has failed
+        field = lost.served(attribute)
+        if field is not None:
+            lost.say_served(attribute, field)
+            return field.get(self)
+        text = lost.refused(attribute)
+        if not text:
+            return object.__getattribute__(self, attribute)
+        if lost.server.notices.mode is Mode.REPORT:
+            lost.say(attribute, text)
+        words = f"{text} [{RULE}: v1-migrate explain {lost.dotted(attribute)}]"
+        raise LegacyMemberError(words, name=attribute, obj=self)
 
     return __getattr__
 
 
-def _writer(owner: type, name: str, lost: Mapping[str, Field], say: Say) -> Callable[[Any, str, Any], None]:
+def _writer(owner: type, lost: _Lost) -> Callable[[Any, str, Any], None]:
     write: Any = owner.__setattr__
 
     def __setattr__(self: Any, attribute: str, value: Any) -> None:
-        field = lost.get(attribute)
-        if field is None or inspect.getattr_static(type(self), attribute, None) is not None:
+        if attribute in lost.own or _has(type(self), attribute) or asked_by(lost.server.folder):
             write(self, attribute, value)
             return
-        dotted = f"{MODULE}.{name}.{attribute}"
-        if field.new:
-            say(RULES["moved"], dotted, _renamed(dotted, field))
-            setattr(self, field.new, value)
-        else:
-            say(RULES["gone"], dotted, f"`{dotted}` is gone; vLLM does not read what is set. {field.advice}")
-            write(self, attribute, value)
+        field = lost.served(attribute)
+        if field is not None and (field.new or field.write):
+            lost.say_served(attribute, field)
+            if field.write is not None:
+                field.write(self, value)
+            else:
+                holder, _, name = field.new.rpartition(".")
+                setattr(attrgetter(holder)(self) if holder else self, name, value)
+            return
+        text = f"`{lost.name}.{attribute}` is gone. {field.advice}" if field is not None else lost.refused(attribute)
+        if text:
+            lost.say(attribute, text.replace(" is gone", " is gone, vLLM does not read what is set", 1))
+        write(self, attribute, value)
 
     return __setattr__
 
 
-def _renamed(dotted: str, field: Field) -> str:
-    return f"`{dotted}` is `{field.new}` in this vLLM. Write {field.new}."
+def _has(cls: type, name: str) -> bool:
+    return inspect.getattr_static(cls, name, None) is not None

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from . import faces, stubs, switch, workers
 from .installed import Vllm
 from .mode import Mode
-from .notices import Notices
-from .place import Place, asked_for_a_list, by_us, tested_by_name, unwanted, user_place
+from .notices import LegacyMemberError, Notices
+from .place import Place, asked_for_a_list, by_us, imports, tested_by_name, unwanted, user_place
 from .table import RULES, Legacy, Table
 
 # V0's CPU code, as far as its modules live on: what they lost is served without vLLM, too.
@@ -74,6 +74,8 @@ class Server:
                 raise NotServed(f"module {module!r} has no attribute {name!r}: it is a module, to be imported")
             return importlib.import_module(dotted)
         served, ours = self.find(module, name), by_us()
+        if served is None and not ours:
+            self._refuse_older(dotted, module)
         if served is None or not (ours or self._wanted(module, name, served.how)):
             raise NotServed(f"module {module!r} has no attribute {name!r}")
         place = user_place(self.folder)
@@ -81,6 +83,14 @@ class Server:
         if not ours and (module, place) not in self._stars and not asked_for_a_list():
             self.notices.say(rule, dotted, served.text, served.since, place)
         return served.object
+
+    def _refuse_older(self, dotted: str, module: str) -> None:
+        """An error with advice, for a name that is older than all that is served."""
+        text = self.table.older_than_all(dotted)
+        if text and imports():  # of an AttributeError there, Python would give its own words
+            raise ImportError(text, name=module)
+        if text:
+            raise LegacyMemberError(text)
 
     def find(self, module: str, name: str) -> Served | None:
         """What a legacy name is served as; None if it is not one. Remembered: a name is one object."""

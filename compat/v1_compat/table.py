@@ -19,6 +19,7 @@ Fate = Literal["moved", "contract", "gone"]
 What = Literal["module", "class", "function", "value"]
 
 RULES: dict[Fate, str] = {"moved": "V1M001", "contract": "V1M003", "gone": "V1M004"}
+UNKNOWN = "V1M005"  # of names that no known release has
 _DEFINED = re.compile(r"\S+ defined it in \S+")  # that is where it is
 _METADATA = {"v1_cpu.TorchSDPAMetadata": "V1M101"}  # has a rule of its own
 _COMPARE = "Compare what you call and override of it with the two signatures, then import the new one."
@@ -124,6 +125,17 @@ class Table:
         """The table's advice for a name and the release that took it, where the index cannot tell whether it went."""
         entry = self.judge.curated.entry(dotted)
         return (entry.advice, entry.gone_in) if entry is not None else ("", "")
+
+    def older_than_all(self, dotted: str) -> str:
+        """What to say to who imports a name that was gone before the oldest release that is known; "" for others."""
+        advice = self.judge.curated.older(dotted)
+        verdict = self.judge.judge(dotted)
+        if not advice and verdict.missing and verdict.new and not self.index.known(dotted):
+            advice = f"It became `{verdict.new}`. {verdict.advice}".rstrip()
+        if not advice:
+            return ""
+        first = self.index.releases[0]
+        return f"`{dotted}` was gone before vLLM {first}. {advice} [{UNKNOWN}: v1-migrate explain {dotted}]"
 
     def members(self, legacy: Legacy) -> tuple[str, ...]:
         """What a class or module had in its last release."""

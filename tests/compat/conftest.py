@@ -65,9 +65,24 @@ from dataclasses import dataclass, field
 class CompilationMode(enum.IntEnum):
     NONE = 0
     VLLM_COMPILE = 3
+class CUDAGraphMode(enum.Enum):
+    NONE, PIECEWISE, FULL = 0, 1, 2
+    def has_full_cudagraphs(self):
+        return self is CUDAGraphMode.FULL
+    def __bool__(self):
+        return self is not CUDAGraphMode.NONE
+@dataclass
+class PassConfig:
+    fuse_norm_quant: bool = None
+    fuse_act_quant: bool = None
+    eliminate_noops: bool = True
 @dataclass
 class CompilationConfig:
     mode: CompilationMode = CompilationMode.VLLM_COMPILE
+    backend: str = ""
+    cudagraph_mode: CUDAGraphMode = None
+    max_cudagraph_capture_size: int = None
+    pass_config: PassConfig = field(default_factory=PassConfig)
 @dataclass
 class CacheConfig:
     block_size: int = 128
@@ -76,14 +91,19 @@ class CacheConfig:
 class SchedulerConfig:
     enable_chunked_prefill: bool = True
 @dataclass
+class EPLBConfig:
+    window_size: int = 1000
+@dataclass
 class ParallelConfig:
     worker_cls: str = "auto"
+    eplb_config: EPLBConfig = field(default_factory=EPLBConfig)
 @dataclass
 class ModelConfig:
     model: str = "m"
 @dataclass
 class StructuredOutputsConfig:
     backend: str = "auto"
+    reasoning_parser: str = ""
 @dataclass
 class VllmConfig:
     model_config: ModelConfig = field(default_factory=ModelConfig)
@@ -119,13 +139,18 @@ class Mixin:
     def encode(self, prompts, pooling_params=None, *, use_tqdm=True):
         return prompts
 class LLM(Mixin):
-    def __init__(self, model, *, runner="auto", convert="auto", pooler_config=None, structured_outputs_config=None,
-                 **kwargs):
+    def __init__(self, model, *, runner="auto", convert="auto", tokenizer=None, pooler_config=None,
+                 structured_outputs_config=None, **kwargs):
+        self.tokenizer = tokenizer
         self.args = EngineArgs(model=model, runner=runner, convert=convert, pooler_config=pooler_config,
                                structured_outputs_config=structured_outputs_config, **kwargs)
         self.llm_engine = LLMEngine()
-    def generate(self, prompts, sampling_params=None, *, use_tqdm=True):
+    def generate(self, prompts, sampling_params=None, *, use_tqdm=True, lora_request=None):
+        self.last = {"use_tqdm": use_tqdm, "lora_request": lora_request}
         return prompts
+    def chat(self, messages, sampling_params=None, use_tqdm=True, lora_request=None, priority=None,
+             chat_template=None, chat_template_content_format="auto", add_generation_prompt=True):
+        return priority, chat_template, chat_template_content_format, add_generation_prompt
     def get_tokenizer(self):
         return "tokenizer"
 """,
@@ -184,17 +209,35 @@ class LLMEngine:
     def do_log_stats(self):
         return "logged"
 """,
+    "v1/engine/output_processor.py": """
+class Output:
+    def __init__(self, left):
+        self.left, self.finished = left, left == 0
+class RequestOutputCollector:
+    def __init__(self, left):
+        self.left = left
+    def get_nowait(self):
+        return None if self.left % 2 else self._take()
+    async def get(self):
+        return self._take()
+    def _take(self):
+        self.left -= 1
+        return Output(self.left)
+""",
     "v1/engine/async_llm.py": """
 from vllm.config import VllmConfig
+from vllm.v1.engine.output_processor import RequestOutputCollector
 class AsyncLLM:
     def __init__(self):
         self.vllm_config = VllmConfig()
         self.aborted = []
     async def add_request(self, request_id, prompt, params=None):
         'Adds a request.'
-        return prompt
-    async def get_tokenizer(self):
+        return RequestOutputCollector(prompt) if isinstance(prompt, int) else prompt
+    def get_tokenizer(self):
         return "tokenizer"
+    async def abort(self, request_id):
+        self.aborted.append(request_id)
     async def generate(self, prompt, sampling_params, request_id):
         try:
             for answer in prompt:

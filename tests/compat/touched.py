@@ -21,6 +21,7 @@ from unittest import mock
 
 import v1_compat
 from v1_compat.callables import METHODS
+from v1_compat.makers import MAKERS
 from v1_compat.members import CLASSES
 from v1_compat.platform_calls import METHODS as LOST
 from v1_compat.renamed import FIELDS
@@ -61,7 +62,7 @@ UNMADE = ("LLM", "LLMEngine", "AsyncLLM", "EngineArgs", "AsyncEngineArgs", "Mode
 
 
 ADDED: dict[str, set[str]] = {
-    **{name: {"__getattr__"} for name in FIELDS},
+    **{name: {"__getattr__", *MAKERS.get(name, ())[:1]} for name in FIELDS},
     **{name: set(LOST) for name in ("Platform", "CpuPlatform")},
     **{name: set(fields) for classes in LOST_FIELDS.values() for name, fields in classes.items()},
     "StructuredOutputsParams": {
@@ -77,10 +78,10 @@ def classes() -> Iterator[tuple[str, type]]:
     places = {(module, name) for module, names in METHODS.items() for name in names}
     places |= {(module, name) for module, (name, _) in CLASSES.items()}
     places |= {(module, name) for name, (module, _) in STRUCTS.items()}
-    places |= {("vllm.config", name) for name in FIELDS}
     places |= {(module, name) for module, classes in LOST_FIELDS.items() for name in classes}
     places |= {("vllm.platforms.interface", "Platform"), ("vllm.platforms.cpu", "CpuPlatform")}
     config = importlib.import_module("vllm.config")
+    places |= {("vllm.config", name) for name in FIELDS if hasattr(config, name)}
     places |= {("vllm.config", n) for n, v in vars(config).items() if dataclasses.is_dataclass(v)}
     for module, name in sorted(places):
         found = getattr(importlib.import_module(module), name)

@@ -39,7 +39,9 @@ def through_ids(**more: Any) -> list[list[int]]:
     from vllm import LLM, SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True, detokenize=False, best_of=1)
-    outputs = LLM(**ARGUMENTS, **more).generate(prompt_token_ids=PROMPTS, sampling_params=params, use_tqdm=False)
+    llm = LLM(**ARGUMENTS, **more)
+    outputs = llm.generate(prompt_token_ids=PROMPTS[:2], sampling_params=params, use_tqdm=False)
+    outputs += llm.generate([{"prompt_token_ids": PROMPTS[2]}], params, None, False)
     return [list(out.outputs[0].token_ids) for out in outputs]
 
 
@@ -80,8 +82,13 @@ async def through_async() -> list[list[int]]:
     try:
         if (await engine.get_model_config()).max_model_len != ARGUMENTS["max_model_len"]:
             raise SystemExit("the engine's configuration is another")
+        if await engine.get_tokenizer(None) is not engine.get_tokenizer():
+            raise SystemExit("the engine's tokenizer is another")
         for i, prompt in enumerate(PROMPTS):
-            async for out in engine.generate({"prompt_token_ids": prompt}, sampling(), str(i)):
+            stream = engine.generate({"prompt_token_ids": prompt}, sampling(), str(i), None)
+            if i == 0:
+                stream = await engine.add_request(str(i), {"prompt_token_ids": prompt}, sampling())
+            async for out in stream:
                 last = list(out.outputs[0].token_ids)
             found.append(last)
     finally:

@@ -85,8 +85,19 @@ def plain(tokens: Any) -> list[list[int]]:
     [
         ("plain", []),
         ("engine", ["V1M201 `vllm.envs.VLLM_USE_V1`", "V1M203 VLLM_USE_V1=0", "V1M204 `EngineArgs`", "V1M102"]),
-        ("async", ["V1M203 VLLM_USE_V1=0", "V1M112 `AsyncEngineArgs` lost", "V1M102 `AsyncLLM.get_model_config`"]),
-        ("keywords", ["V1M112 `LLM` lost", "V1M112 `LLM.generate` lost", "V1M112 `SamplingParams` lost"]),
+        (
+            "async",
+            [
+                "V1M203 VLLM_USE_V1=0",
+                "V1M112 `AsyncEngineArgs` lost",
+                "V1M102 `AsyncLLM.get_model_config`",
+                "Write it without `await`",
+            ],
+        ),
+        (
+            "keywords",
+            ["V1M112 `LLM` lost", "V1M112 `LLM.generate` lost", "V1M112 `SamplingParams` lost", "`use_tqdm=False`"],
+        ),
         ("worker", ["V1M003 `vllm.worker.cpu_worker.CPUWorker`"]),
         ("subclass", ["lakeworker.py:11: RemovedIn0_10_0Warning", "lake: loaded LlamaForCausalLM"]),
         ("plugin", ["lake: loaded LlamaForCausalLM", "lake's attention: ['decode', 'write']"]),

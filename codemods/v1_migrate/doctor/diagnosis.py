@@ -14,7 +14,7 @@ from .arguments import Arguments
 from .case import Case, Remark
 from .checks import check
 from .environment import Environment
-from .settings import Setting, settings
+from .settings import Setting, names_of_v0, settings
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _OURS = "v1_cpu."
@@ -80,11 +80,12 @@ def diagnose(environment: Environment, arguments: Arguments | None) -> Diagnosis
     )
     remarks = [*_platform(environment), *_command(environment, arguments), *check(case), *_from_vllm(environment)]
     remarks += [*_unread(arguments), *_plugin(environment)]
+    names = names_of_v0(case, "v1-migrate" in machine["installed"])
     return Diagnosis(
         environment,
         _engine(case),
         attention,
-        tuple(settings(case)),
+        (*settings(case), *([names] if names is not None else [])),
         tuple(_abilities(case)),
         environment.get("configuration").found,
         tuple(sorted(dict.fromkeys(remarks), key=lambda remark: _ORDER.index(remark.severity))),

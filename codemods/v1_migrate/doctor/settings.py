@@ -1,4 +1,4 @@
-"""What the settings that V0 had mean in a release: the cache's size and where threads run."""
+"""What the settings that V0 had mean in a release: the cache's size, where threads run, and its names in code."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ class Setting:
 def settings(case: Case) -> list[Setting]:
     """In the order in which a person asks."""
     return [_cache(case), _threads(case)]
+
+
+def names_of_v0(case: Case, installed: bool) -> Setting | None:
+    """What becomes of V0's names, keywords and fields in code; None for a release that still has V0.
+
+    `installed`: the shim is there.
+    """
+    if case.within("", "0.10.0"):
+        return None
+    name, mode = "V0's names", case.variables.get("V1_COMPAT", "").strip()
+    if mode in ("", "off"):
+        how = "V1_COMPAT=warn lets them run on V1 meanwhile"
+        return Setting(name, "fail", how + ("" if installed else ", once v1-migrate is installed there"))
+    if not installed:
+        return Setting(name, "fail", f"V1_COMPAT={mode}, but v1-migrate is not installed there")
+    return Setting(name, "run on V1 meanwhile, by v1_compat", f"V1_COMPAT={mode}; docs/compat.md")
 
 
 def _cache(case: Case) -> Setting:

@@ -82,6 +82,13 @@ class Curated:
             dotted = dotted.rpartition(".")[0]
         return ""
 
+    def older(self, dotted: str) -> str:
+        """What the table says of a name that was gone before the oldest release of the index; "" if nothing."""
+        parts = dotted.split(".")
+        prefixes = (".".join(parts[:i]) for i in range(len(parts), 1, -1))
+        found = next((prefix for prefix in prefixes if prefix in self._modules), "")
+        return self._modules[found] if found and not self._index.known(found) else ""
+
     def modules(self) -> Iterable[str]:
         """The module prefixes that have advice."""
         return self._modules

@@ -33,6 +33,10 @@ def explain(name: str, target: str | None = None, attention: Attention = "vllm")
         return _setting_text(setting)
     if name.startswith("vllm.") or name == "vllm":
         if not index.known(name) and curated.fate(name, target or index.releases[-1], attention) is None:
+            if advice := curated.older(name):
+                return (
+                    f"{name}\n  gone before {index.releases[0]}, the oldest release of the index\n\n{_wrapped(advice)}"
+                )
             raise UnknownName(f"{name}: no release of the index has it, and no table tells where it went")
         return _name_text(name, target, index, curated, attention)
     found = candidates(name, index, curated)

