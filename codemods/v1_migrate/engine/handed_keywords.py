@@ -18,7 +18,7 @@ from .context import PythonFile
 from .guards import keyword_guard
 from .instances import instances_of
 from .release_tests import version_guard
-from .scopes import Binding, Node, Path, Scope, Use, class_around
+from .scopes import Binding, Node, Path, Scope, Use, ancestors, class_around
 
 _DEPTH = 4
 _HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log"})
@@ -159,7 +159,7 @@ class HandedKeywords:
     def _change(self, use: Use, items: dict[str, ast.expr], call: Node, depth: int) -> None:
         """Apply what one use of the name does to the dictionary."""
         parent, field_name, outer = use.path
-        if _behind(use, call) or self._guarded(use.path, use.node):
+        if _behind(use, call) or _in_another_arm(use.path, call.path) or self._guarded(use.path, use.node):
             return
         if isinstance(parent, ast.Subscript) and field_name == "value" and not use.attributes:
             self._item(parent, outer, use.scope, items)
@@ -231,6 +231,16 @@ def _behind(use: Use, call: Node) -> bool:
     return use.scope is call.scope and (use.node.lineno, use.node.col_offset) > (
         call.node.lineno,
         call.node.col_offset,
+    )
+
+
+def _in_another_arm(use: Path | None, call: Path | None) -> bool:
+    """The use stands in one arm of an `if`, the call in the other."""
+    arms = {id(parent): name for parent, name in ancestors(call) if isinstance(parent, ast.If) and name != "test"}
+    return any(
+        name != "test" and arms.get(id(parent), name) != name
+        for parent, name in ancestors(use)
+        if isinstance(parent, ast.If)
     )
 
 

@@ -240,12 +240,22 @@ class _ImportFinder(Finder):
                     by_use.setdefault(id(reference), []).append(imported)
         for reference in self.file.references.uses:
             verdict = self.judge(reference.dotted)
-            if verdict.status == "unknown" or self.own(verdict):
+            if verdict.status == "unknown" or self.own(verdict) or self._of_another_arm(reference, verdict):
                 continue
             owners = _nearest(by_use.get(id(reference), []))
             occurrence = self._use(reference, verdict, owners, moved, found)
             if occurrence is not None:
                 self.out.append(occurrence)
+
+    def _of_another_arm(self, reference: Reference, verdict: Verdict) -> bool:
+        """A name that the target never had, of one of several things the root may be, where another one has it.
+
+        `if on_cuda: from vllm import a as ops` / `else: from vllm import b as ops`: what is used is chosen likewise.
+        """
+        if not verdict.missing or verdict.since:
+            return False
+        others = (other for other in self.file.by_node.get(id(reference.node), ()) if other.dotted != reference.dotted)
+        return any(self.judge(other.dotted).status == "present" for other in others)
 
     def _use(
         self,
