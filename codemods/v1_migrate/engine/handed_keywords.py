@@ -47,6 +47,10 @@ class HandedKeywords:
                     keywords[name] = ast.keyword(name, value)
         return tuple(keywords.values())
 
+    def items(self, node: ast.expr, call: Node) -> list[tuple[str, ast.expr]]:
+        """What a dictionary that a call is given is known to hold."""
+        return self._followed(node, call)
+
     def _followed(self, node: ast.expr, call: Node) -> list[tuple[str, ast.expr]]:
         try:
             return list(self._items(node, call.scope, call, 0))

@@ -48,7 +48,7 @@ class TextPython(Rule):
     safety = Safety.V1
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        from ..engine.analyse import Analyser  # it imports the rules
+        from ..engine.analyse import Analyser, is_of_concern  # it imports the rules
 
         if file.kind not in (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK):
             return
@@ -59,7 +59,7 @@ class TextPython(Rule):
                     self.id, start, end, f"this cell is not Python that can be read ({why})", Severity.WARNING,
                     advice="Whatever it uses of vLLM is not migrated: look at it by hand.",
                 )  # fmt: skip
-            if "vllm" in program.text.lower():
+            if is_of_concern(program.text.encode()):
                 yield from self._inside(file, program, analyser)
 
     def _inside(self, file: TextFile, program: Program, analyser: Analyser) -> Iterator[Finding]:
