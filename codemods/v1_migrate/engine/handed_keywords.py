@@ -2,9 +2,9 @@
 
 A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`; so are
 copies of dictionaries, one inside another, both arms of `a if c else b`, and comprehensions that keep or spell the
-keys. Of another one (a parameter, what a function made) that is followed which the function around the call adds to it last.
-Attributes of self, and functions that return a dictionary, are followed likewise. What is only added or taken behind a
-test of the release is not followed, nor is what a function may have changed.
+keys. Of another one (a parameter, what a function made) that is followed which the function around the call adds to it
+last. Attributes of self, and functions that return a dictionary, are followed likewise. What is only added or taken
+behind a test of the release is not followed, nor is what a function may have changed.
 """
 
 from __future__ import annotations
