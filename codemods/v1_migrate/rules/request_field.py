@@ -4,7 +4,7 @@ r"""A field of a request to vLLM's OpenAI server that the target ignores.
 Finds fields that requests lost (`guided_json` and its kin, `best_of`, `logits_processors`) in what a client sends:
 `extra_body=` of OpenAI's client, `json=` of `requests`, `httpx` and `aiohttp`, dictionaries with a `prompt` or
 `messages`, and JSON in shell scripts, settings and documents. The `guided_*` fields are vLLM's alone and are found in
-any dictionary.
+any dictionary; where nothing shows that it is sent, that is information.
 
 ## Why
 The server takes fields that it does not know and ignores them. The request succeeds, and the answer is not constrained.
@@ -62,36 +62,36 @@ class RequestField(Rule):
         lost = lost_fields(file.judge.index, file.judge.target)
         if file.module.partition(".")[0] == "vllm" or not any(name in file.source.text for name in lost):
             return
+        sent: set[int] = set()  # values that are known to be sent
         said: set[int] = set()
-        for name, node, path in self._sent(file, lost):
-            if id(node) not in said and not version_guard(file, path, node):
-                said.add(id(node))
-                yield self._say(file, name, *file.span(node), Severity.WARNING)
+        for name, node, path in [*self._sent(file, lost, sent), *self._written(file, lost)]:
+            value = _value_of(node, path)
+            if id(value) in said or version_guard(file, path, node):
+                continue
+            said.add(id(value))
+            certain = id(value) in sent or _is_a_request(path[0])
+            yield self._say(file, name, *file.span(node), Severity.WARNING if certain else Severity.INFO, certain)
 
-    def _sent(self, file: PythonFile, lost: frozenset[str]) -> Iterator[tuple[str, ast.expr, Path]]:
-        """The fields, with the node that names each, or that holds its value."""
-        for found in file.model.every(ast.Constant):
-            name = found.node.value
-            if isinstance(name, str) and name in lost and _is_field(found):
-                yield name, found.node, found.path
+    def _sent(self, file: PythonFile, lost: frozenset[str], sent: set[int]) -> Iterator[tuple[str, ast.expr, Path]]:
+        """The fields that calls send, with the node that names each, or that holds its value."""
         for found in file.model.every(ast.Call):
             call: ast.Call = found.node
             for keyword in call.keywords:
                 if keyword.arg in _BODIES:
-                    yield from self._handed(file, keyword.value, found, lost)
+                    for name, value in handed_keywords_of(file).items(keyword.value, found):
+                        sent.add(id(value))
+                        if name in lost and name not in OF_VLLM_ALONE and not isinstance(keyword.value, ast.Dict):
+                            yield name, value, found.path  # the others are found wherever they are written
                 elif keyword.arg in lost and _makes_a_request(call, keyword.arg):
+                    sent.add(id(keyword.value))
                     yield keyword.arg, keyword.value, found.path
 
-    def _handed(
-        self, file: PythonFile, body: ast.expr, found: Node, lost: frozenset[str]
-    ) -> Iterator[tuple[str, ast.expr, Path]]:
-        if isinstance(body, ast.Dict):  # its keys are constants of the file
-            names = {key.value: key for key in body.keys if isinstance(key, ast.Constant)}
-            yield from ((name, key, found.path) for name, key in names.items() if name in lost)
-            return
-        for name, value in handed_keywords_of(file).items(body, found):
-            if name in lost and name not in OF_VLLM_ALONE:  # these are found wherever they are written
-                yield name, value, found.path
+    def _written(self, file: PythonFile, lost: frozenset[str]) -> Iterator[tuple[str, ast.expr, Path]]:
+        """The fields that are keys of dictionaries, and those that are set in one."""
+        for found in file.model.every(ast.Constant):
+            name = found.node.value
+            if isinstance(name, str) and name in lost and _is_field(found):
+                yield name, found.node, found.path
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         lost = lost_fields(file.judge.index, file.judge.target)
@@ -107,7 +107,7 @@ class RequestField(Rule):
                 severity = Severity.INFO if file.kind in _DOCUMENTS else Severity.WARNING
                 yield self._say(file, name, *match.span(1), severity)
 
-    def _say(self, file: AnyFile, name: str, start: int, end: int, severity: Severity) -> Finding:
+    def _say(self, file: AnyFile, name: str, start: int, end: int, severity: Severity, sent: bool = True) -> Finding:
         return file.finding(
             self.id,
             start,
@@ -115,7 +115,7 @@ class RequestField(Rule):
             f"vLLM {file.judge.target}'s server ignores `{name}` in a request, without an error",
             severity,
             effort=Effort.MINUTES,
-            advice=ADVICE[name],
+            advice=ADVICE[name] if sent else f"If this is sent to vLLM's server: {ADVICE[name]}",
         )
 
 
@@ -126,17 +126,33 @@ def _written() -> re.Pattern[str]:
 
 
 def _is_field(found: Node) -> bool:
-    """The string is a key of a request: of any dictionary if it is vLLM's alone, else of one with a prompt."""
-    node, (parent, _, _) = found.node, found.path
+    """The string is a key of a request: of any dictionary if it is vLLM's alone, else of one that asks something."""
+    node, (parent, _, outer) = found.node, found.path
     if isinstance(parent, ast.Dict):
-        value = next((value for key, value in zip(parent.keys, parent.values, strict=True) if key is node), None)
-        keys = {key.value for key in parent.keys if isinstance(key, ast.Constant)}
+        value = _value_of(node, found.path)
         if node.value not in OF_VLLM_ALONE:
-            return value is not None and not _ASKS.isdisjoint(keys)
+            is_body = isinstance(outer[0], ast.keyword) and outer[0].arg in _BODIES if outer is not None else False
+            return value is not node and (is_body or _is_a_request(parent))
         translates = isinstance(value, ast.Constant) and value.value == node.value.removeprefix("guided_")
-        return value is not None and not translates
+        return value is not node and not translates
     stored = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Store)
     return stored and node.value in OF_VLLM_ALONE
+
+
+def _value_of(node: ast.expr, path: Path) -> ast.expr:
+    """The value that a key is given, in a dictionary or where it is set; of another node, the node."""
+    parent, _, outer = path
+    if isinstance(parent, ast.Dict):
+        return next((value for key, value in zip(parent.keys, parent.values, strict=True) if key is node), node)
+    if isinstance(parent, ast.Subscript) and outer is not None and isinstance(outer[0], ast.Assign):
+        return outer[0].value
+    return node
+
+
+def _is_a_request(node: ast.AST) -> bool:
+    """A dictionary with a prompt or messages."""
+    keys = node.keys if isinstance(node, ast.Dict) else ()
+    return any(isinstance(key, ast.Constant) and key.value in _ASKS for key in keys)
 
 
 def _makes_a_request(call: ast.Call, name: str) -> bool:

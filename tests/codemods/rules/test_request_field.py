@@ -25,9 +25,11 @@ FOUND = [
     pytest.param('client.completions.create(prompt="x", best_of=2)\n', [1], id="a parameter of OpenAI's client"),
     pytest.param('requests.post(url, json={"prompt": "x", "best_of": 2})\n', [1], id="the body of a request"),
     pytest.param('requests.post(url, data=json.dumps({"messages": [], "best_of": 2}))\n', [1], id="a body of text"),
-    pytest.param('body = {"guided_regex": "a+"}\n', [1], id="a name of vLLM's alone in any dictionary"),
-    pytest.param('body = {}\nbody["guided_grammar"] = g\n', [2], id="an item set"),
-    pytest.param("body = {}\nbody.update(guided_json=g)\n", [2], id="update"),
+    pytest.param(
+        'body = {"guided_regex": "a+"}\nclient.create(extra_body=body)\n', [1], id="a name of vLLM's by another"
+    ),
+    pytest.param('body = {}\nbody["guided_grammar"] = g\npost(json=body)\n', [2], id="an item set"),
+    pytest.param("body = {}\nbody.update(guided_json=g)\npost(json=body)\n", [2], id="update"),
     pytest.param('client.create(extra_body={"guided_json": a, "guided_whitespace_pattern": b})\n', [1, 1], id="two"),
 ]
 
@@ -60,6 +62,19 @@ def test_found(text: str, lines: list[int]) -> None:
 @pytest.mark.parametrize("text", LEFT)
 def test_left_alone(text: str) -> None:
     assert rewrite(HEAD + text).said("V1M409") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param('body = {"guided_regex": "a+"}\n', id="a dictionary"),
+        pytest.param('def f(kw, raw):\n    kw["guided_json"] = raw.get("guided_json")\n', id="an item"),
+    ],
+)
+def test_a_name_of_vllms_alone_is_information_where_nothing_shows_that_it_is_sent(text: str) -> None:
+    (found,) = rewrite(HEAD + text).said("V1M409")
+    assert found.severity is Severity.INFO
+    assert found.advice.startswith("If this is sent")
 
 
 def test_a_target_that_still_reads_the_field_says_nothing() -> None:
