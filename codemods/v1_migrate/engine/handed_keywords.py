@@ -37,7 +37,7 @@ from .release_tests import version_guard
 from .scopes import Binding, Node, Path, Scope, Use, class_around
 
 _DEPTH = 4
-_HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log"})
+_HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log", "update", "append"})
 _UNTRACEABLE = frozenset({"clear", "popitem"})
 
 

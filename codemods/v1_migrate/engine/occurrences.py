@@ -181,7 +181,10 @@ class _ImportFinder(Finder):
         return True
 
     def _guard(self, imported: Imported) -> str:
-        if guards.has_living_twin(imported, self.file.package, self._alive):
+        package = self.file.package
+        if guards.has_living_twin(imported, package, self._alive) or guards.tried_before(
+            imported, package, self._alive
+        ):
             return "twin"
         verdict = self.judge(imported.dotted)
         successors = {self._defined(name) for name in (verdict.new, verdict.successor) if name}
@@ -238,7 +241,7 @@ class _ImportFinder(Finder):
             for reference in imported.uses:
                 if self._belongs(reference, imported):
                     by_use.setdefault(id(reference), []).append(imported)
-        for reference in self.file.references.uses:
+        for reference in self.file.references.uses if not self.file.for_release else ():  # its imports say it all
             verdict = self.judge(reference.dotted)
             if verdict.status == "unknown" or self.own(verdict) or self._of_another_arm(reference, verdict):
                 continue

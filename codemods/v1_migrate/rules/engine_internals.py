@@ -121,11 +121,15 @@ def _sets_it_itself(use: Use, file: PythonFile) -> bool:
 
 
 def _is_there(use: Use, attribute: str, position: int, file: PythonFile) -> bool:
-    """The engine is known to be of a class of the target that has the attribute, as the engine's own core does."""
+    """The engine is known to be V1's core, in whose process these things are, and its class has the attribute.
+
+    `LLMEngine.model_executor` is there by accident: where the core runs in the same process.
+    """
     node = chain_nodes(use)[position].value
     instance = instances_of(file).of_expression(node, use.scope)
+    is_core = instance is not None and instance.dotted.startswith("vllm.v1.engine.core.")
     dotted = f"{instance.dotted}.{attribute}" if instance is not None else ""
-    return bool(dotted) and bool(file.judge.index.resolve(dotted, file.judge.target).found)
+    return is_core and bool(file.judge.index.resolve(dotted, file.judge.target).found)
 
 
 def _of_the_engine(chain: tuple[str, ...], file: PythonFile) -> str:

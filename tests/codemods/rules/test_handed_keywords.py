@@ -12,6 +12,11 @@ HEAD = (
 LINES = HEAD.count("\n")
 
 FOUND = [
+    pytest.param(
+        'def f(more):\n    kw = {"swap_space": 4}\n    kw.update(more)\n    LLM("m", **kw)\n',
+        [2],
+        id="updated with what nobody knows",
+    ),
     pytest.param('kw = {k: v for k, v in {"swap_space": 4}.items() if v}\nLLM("m", **kw)\n', [1], id="a comprehension"),
     pytest.param('LLM("m", **{k: cfg[k] for k in ("swap_space",)})\n', [1], id="keys written for a comprehension"),
     pytest.param('KEYS = ["swap_space"]\nLLM("m", **{k: c[k] for k in KEYS})\n', [1], id="keys in a name"),

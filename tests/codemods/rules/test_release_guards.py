@@ -218,3 +218,34 @@ def test_a_package_that_is_called_after_an_older_release_is_left_alone(module: s
     if left:
         assert {finding.severity for finding in outcome.findings} == {Severity.INFO}
         assert "called after vLLM 0." in outcome.findings[0].message
+
+
+BEFORE = """
+def worker():
+    try:
+        from vllm.v1.worker.gpu_worker import {new}
+        {then}
+    except {error}:
+        {else_}
+    try:
+        from vllm.worker.worker import Worker
+        return Worker
+    except ImportError as e:
+        raise RuntimeError from e
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "then", "error", "else_", "guarded"),
+    [
+        pytest.param("Worker", "return Worker", "ImportError", "pass", True, id="a trial before it that returns"),
+        pytest.param("Worker", "print(Worker)", "ImportError", "pass", False, id="one that does not return"),
+        pytest.param("Worker", "return Worker", "ValueError", "pass", False, id="one that catches something else"),
+        pytest.param("Worker", "return Worker", "ImportError", "raise", False, id="one that raises where it fails"),
+        pytest.param("Nothing", "return Nothing", "ImportError", "pass", False, id="one of what vLLM does not have"),
+    ],
+)
+def test_a_trial_of_the_new_name_before_the_old_one(new: str, then: str, error: str, else_: str, guarded: bool) -> None:
+    text = BEFORE.format(new=new, then=then, error=error, else_=else_)
+    outcome = rewrite(text, "0.32.0", check=False)
+    assert (9 in outcome.lines("V1M010")) is guarded
