@@ -181,11 +181,9 @@ class _ImportFinder(Finder):
         return True
 
     def _guard(self, imported: Imported) -> str:
-        package = self.file.package
-        if guards.has_living_twin(imported, package, self._alive) or guards.tried_before(
-            imported, package, self._alive
-        ):
-            return "twin"
+        for asked in (guards.has_living_twin, guards.tried_before):
+            if asked(imported, self.file.package, self._alive):
+                return "twin"
         verdict = self.judge(imported.dotted)
         successors = {self._defined(name) for name in (verdict.new, verdict.successor) if name}
         if verdict.missing and guards.succeeded(

@@ -54,6 +54,7 @@ from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.index import Param, sort_key
 from ..names.member_settings import member_setting, renamed_to
+from .dropped_values import OLDER_THAN_INDEX
 from .engine_internals import REACHED, reached_insides
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
@@ -179,6 +180,8 @@ class MetadataField(Rule):
         if instance.held and a_subclass_has(judge, new, attribute):
             return None
         member = lost_member(judge, instance.dotted, new, attribute)
+        if there is False and attribute in OLDER_THAN_INDEX.get(new.rpartition(".")[2], ()):
+            member = f"{instance.dotted}.{attribute}"
         return self._gone(file, instance, member, node, new) if member else None
 
     def _other_meaning(self, file: PythonFile, instance: Instance, node: Named, new: str) -> Finding | None:

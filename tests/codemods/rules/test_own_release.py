@@ -238,3 +238,9 @@ def test_what_sets_a_member_that_came_later_makes_it() -> None:
     text = "from vllm.config import ModelConfig\n\n\ndef f(c: ModelConfig):\n    c.hidden_size = 4\n"
     assert rewrite(text, "0.10.0").findings == ()
     assert rewrite(text, "0.32.0").lines("V1M102") == [5]
+
+
+def test_a_member_that_went_before_the_first_release_of_the_index_is_lost() -> None:
+    text = "from vllm import SamplingParams\n\n\ndef f(p: SamplingParams):\n    p.use_beam_search = True\n"
+    assert rewrite(text, "0.32.0").lines("V1M102") == [5]
+    assert rewrite(text.replace("use_beam_search", "mine"), "0.32.0").findings == ()
