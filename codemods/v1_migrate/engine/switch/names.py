@@ -67,7 +67,7 @@ class Names:
     def environment(self, node: ast.expr) -> bool:
         """The expression is the process's environment, its keys, or a copy of it under a local name."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
-            return self.environment(node.func.value)
+            return self.dotted(node.func) == "os.environ.keys" or self.environment(node.func.value)
         if self.dotted(node) == "os.environ":
             return True
         found = self.lookup(node)
