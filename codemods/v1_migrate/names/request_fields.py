@@ -30,8 +30,8 @@ ADVICE = {
         "`vllm_xargs`."
     ),
 }
-OF_VLLM_ALONE = frozenset(name for name in ADVICE if name.startswith("guided_"))
-"""No other server has a field of this name."""
+OF_VLLM_ALONE = frozenset(name for name in ADVICE if name.startswith("guided_")) - {"guided_decoding_backend"}
+"""No other server has a field of this name, and no engine an argument."""
 
 
 @cache

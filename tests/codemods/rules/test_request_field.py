@@ -34,6 +34,7 @@ FOUND = [
 ]
 
 LEFT = [
+    pytest.param('EngineArgs(**{"model": "m", "guided_decoding_backend": "x"})\n', id="an argument of the engine"),
     pytest.param('settings = {"best_of": 2}\n', id="a common name in a dictionary that asks nothing"),
     pytest.param('client.create(extra_body={"structured_outputs": {"json": schema}})\n', id="today's form"),
     pytest.param(
