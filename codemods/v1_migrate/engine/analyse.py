@@ -30,7 +30,9 @@ PYTHON = (Kind.PYTHON, Kind.STUB)
 _SETTINGS = (Kind.JSON, Kind.YAML)
 
 # Bytes without which a file has nothing to say about vLLM. UTF-16 is let through, to be reported.
-_NEEDLE = re.compile(rb"vllm|v1_compat|^\xff\xfe|^\xfe\xff", re.IGNORECASE)
+_NEEDLE = re.compile(
+    rb"vllm|v1_compat|guided_(?:json|regex|choice|grammar|decoding_backend)|^\xff\xfe|^\xfe\xff", re.IGNORECASE
+)
 _RELATIVE = re.compile(rb"import|vllm|VLLM")
 _TEXT_NEEDLE = re.compile(rb"vllm", re.IGNORECASE)
 _OURS = re.compile(rb'"(?:rule|ruleId)":\s*"V1M\d{3}"')  # a report or baseline of this tool, kept in the tree
@@ -47,6 +49,11 @@ class Result:
     old: Source | None = None  # None: the sieve left the file out, or it could not be read
     suppressed: int = 0
     before: list[Finding] | None = None  # the same findings at their places in the text as it was
+
+
+def is_of_concern(raw: bytes) -> bool:
+    """A Python text may have something to say about vLLM."""
+    return _NEEDLE.search(raw) is not None
 
 
 class GivenUp(Exception):
@@ -121,7 +128,7 @@ class Analyser:
             return about is not None and not (file.kind is Kind.JSON and _OURS.search(raw))
         if self.tree.is_vllm and self.tree.package(file.path).partition(".")[0] == "vllm":
             return _RELATIVE.search(raw) is not None
-        return _NEEDLE.search(raw) is not None
+        return is_of_concern(raw)
 
     def source(self, source: Source, kind: Kind, module: str = "", package: str = "") -> Result:
         """Look at a text that is already there."""

@@ -144,11 +144,17 @@ def _shift(callee: Callee, given: Given) -> int | None:
     known = [position for position in found if position is not None]
     if not known or len(known) != len(found):
         return None
-    by_position = [p.name for p in callee.params if p.kind in ("pos", "pos_or_kw")]
     first = min(known)
-    if own_name(given.positional[first]) in by_position[first : first + 1]:
-        return None  # what is called like the target's parameter is meant for it
+    before = {name for _, params in callee.accepting(given) for name in enumerate(_by_position(params))}
+    there = _by_position(callee.params)[: len(given.positional)]
+    for position, name in list(enumerate(there))[first:]:
+        if name == own_name(given.positional[position]) and (position, name) not in before:
+            return None  # what is called like the target's parameter is meant for it
     return first
+
+
+def _by_position(params: tuple[Param, ...]) -> list[str]:
+    return [param.name for param in params if param.kind in ("pos", "pos_or_kw")]
 
 
 def _unmoved(callee: Callee, count: int) -> bool:

@@ -14,6 +14,7 @@ from .context import PythonFile
 from .former import former_callables
 from .guards import keyword_guard
 from .instances import function_around, instances_of
+from .narrowed import narrowed
 from .own_classes import first_base, made_by
 from .release_tests import version_guard
 from .scopes import Node, class_around
@@ -209,8 +210,10 @@ class Callees:
         if isinstance(owner, ast.Call) and isinstance(owner.func, ast.Name) and owner.func.id == "super":
             base = self.base_of(found, call.func.attr) if not owner.args else ""
             return ("super", f"{base}.{call.func.attr}") if base else ("", "")
-        instance = self.instances.of_expression(owner, found.scope)
-        return ("instance", f"{instance.dotted}.{call.func.attr}") if instance else ("", "")
+        instance = self.instances.known(owner, found.scope)
+        instance = narrowed(instance, self.instances, owner, found.path, found.scope)
+        sure = instance is not None and not instance.others
+        return ("instance", f"{instance.dotted}.{call.func.attr}") if instance and sure else ("", "")
 
     def base_of(self, found: Node, method: str) -> str:
         """The vLLM class whose method `super()` reaches around a node; "" when it is not the first base's."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..findings import Edit, Effort, Finding, Safety, Severity
+from ..names.releases import sort_key
 from ..source import Source
 from .parse import Parsed
 from .references import Reference, References
@@ -16,6 +18,7 @@ from .verdicts import Judge
 from .walk import walk
 
 V0_GONE = "0.11.0"  # the first release in which no engine uses V0's modules
+_OF_RELEASE = re.compile(r"vllm_?v?_?(\d+_\d+(?:_\d+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,16 @@ class PythonFile(AnyFile):
         A module that was removed later served V1 as well; until it goes, its imports are as good as any other's.
         """
         return self.removed and not self.judge.index.resolve(self.module, V0_GONE).found
+
+    @cached_property
+    def for_release(self) -> str:
+        """The older release that the file is for, as a package around it says (`vllm_v_0_6_3`); "" for none."""
+        for part in self.module.split("."):
+            written = _OF_RELEASE.fullmatch(part)
+            release = written[1].replace("_", ".") if written else ""
+            if release and sort_key(release) < sort_key(self.judge.target):
+                return release
+        return ""
 
     @cached_property
     def by_node(self) -> dict[int, list[Reference]]:

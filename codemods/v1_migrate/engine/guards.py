@@ -145,6 +145,29 @@ def has_living_twin(imported: Imported, package: str, exists: Callable[[str], bo
     return False
 
 
+def tried_before(imported: Imported, package: str, exists: Callable[[str], bool]) -> bool:
+    """A `try` before it in the same function returns with what vLLM has there: it is reached where that fails alone."""
+    inner: ast.AST | None = imported.statement
+    path: Path | None = imported.path
+    while path is not None:
+        parent, field_name, path = path
+        block = getattr(parent, field_name, None)
+        if isinstance(block, list) and inner in block:
+            for earlier in block[: block.index(inner)]:
+                if isinstance(earlier, ast.Try) and _catches_import_error(earlier) and _returns(earlier):
+                    return any(name != imported.dotted and exists(name) for name in imports_in(earlier.body, package))
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return False
+        inner = parent
+    return False
+
+
+def _returns(trial: ast.Try) -> bool:
+    """What succeeds ends the function; what fails goes on behind the `try`."""
+    ends = isinstance([*trial.body, *trial.orelse][-1], ast.Return)
+    return ends and all(not isinstance(handler.body[-1], ast.Raise | ast.Return) for handler in trial.handlers)
+
+
 def _around(path: Path | None, node: ast.AST) -> Path | None:
     """The path of `node`, which is one of the parents on `path`."""
     while path is not None:

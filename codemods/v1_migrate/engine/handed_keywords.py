@@ -1,9 +1,10 @@
 """Keywords that reach a call by `**`: of a literal dictionary, of `dict(a=1)`, of a name that the file gives one.
 
-A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`. Of
-another one (a parameter, what a function made) that is followed which the function around the call adds to it last.
-Attributes of self, and functions that return a dictionary, are followed likewise. What is only added or taken behind a
-test of the release is not followed, nor is what a function may have changed.
+A name is followed where it has one dictionary and all that happens to it is plain: items set, `update`, `pop`; so are
+copies of dictionaries, one inside another, both arms of `a if c else b`, and comprehensions that keep or spell the
+keys. Of another one (a parameter, what a function made) that is followed which the function around the call adds to it
+last. Attributes of self, and functions that return a dictionary, are followed likewise. What is only added or taken
+behind a test of the release is not followed, nor is what a function may have changed.
 """
 
 from __future__ import annotations
@@ -15,18 +16,29 @@ from collections.abc import Iterator
 from ..names.annotations import is_none
 from .callshape import own_name
 from .context import PythonFile
+from .dictionaries import (
+    Unknown,
+    added_by,
+    arms_of,
+    asks_of_the_value,
+    assigned,
+    given_by,
+    in_another_arm,
+    is_asked_for,
+    is_behind,
+    is_items,
+    start_of,
+    take,
+    text_of,
+)
 from .guards import keyword_guard
 from .instances import instances_of
 from .release_tests import version_guard
 from .scopes import Binding, Node, Path, Scope, Use, class_around
 
 _DEPTH = 4
-_HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log"})
+_HARMLESS = frozenset({"print", "pprint", "debug", "info", "warning", "warn", "error", "log", "update", "append"})
 _UNTRACEABLE = frozenset({"clear", "popitem"})
-
-
-class Unknown(Exception):
-    """The dictionary cannot be followed."""
 
 
 class HandedKeywords:
@@ -46,6 +58,10 @@ class HandedKeywords:
                 for name, value in self._followed(keyword.value, found):
                     keywords[name] = ast.keyword(name, value)
         return tuple(keywords.values())
+
+    def items(self, node: ast.expr, call: Node) -> list[tuple[str, ast.expr]]:
+        """What a dictionary that a call is given is known to hold."""
+        return self._followed(node, call)
 
     def _followed(self, node: ast.expr, call: Node) -> list[tuple[str, ast.expr]]:
         try:
@@ -73,8 +89,62 @@ class HandedKeywords:
             yield from self._of_name(node.id, scope, call, depth)
         elif isinstance(node, ast.Attribute):
             yield from self._of_attribute(node, scope, call, depth)
+        elif isinstance(node, ast.DictComp):
+            yield from self._of_comprehension(node, scope, call, depth)
+        elif isinstance(node, ast.IfExp):
+            yield from self._of_arms(node, scope, call, depth)
+        elif isinstance(node, ast.BoolOp):
+            for value in node.values:
+                yield from self._items(value, scope, call, depth + 1)
+        elif isinstance(node, ast.Subscript) and text_of(node.slice):
+            inner = dict(self._items(node.value, scope, call, depth + 1)).get(text_of(node.slice))
+            yield from self._items(inner, scope, call, depth + 1) if inner is not None else ()
+        elif isinstance(node, ast.List | ast.Tuple):
+            pairs = [each.elts for each in node.elts if isinstance(each, ast.Tuple) and len(each.elts) == 2]
+            yield from ((text_of(key), value) for key, value in pairs if text_of(key))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "fromkeys":
+            yield from self._named(node.args[0], scope, node.args[0]) if node.args else ()
+        elif isinstance(node, ast.Call) and own_name(node.func) in ("copy", "deepcopy"):
+            copied = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
+            yield from self._items(copied, scope, call, depth + 1) if copied is not node else ()
         elif isinstance(node, ast.Call):
             yield from self._of_function(node, scope, depth)
+
+    def _of_arms(self, node: ast.IfExp, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
+        """Both arms, but for one that a test of the release, or of what the callee takes, chooses."""
+        for name in ("body", "orelse"):
+            value, path = getattr(node, name), (node, name, None)
+            if self._guarded(path, value):
+                continue
+            for key, item in self._items(value, scope, call, depth + 1):
+                if keyword_guard(path, ast.Call(ast.Name(key), [], [ast.keyword(key, item)])) is None:
+                    yield key, item
+
+    def _of_comprehension(
+        self, node: ast.DictComp, scope: Scope, call: Node, depth: int
+    ) -> Iterator[tuple[str, ast.expr]]:
+        """`{k: f(v) for k, v in d.items()}` has the keys of d, `{k: ... for k in ("a", "b")}` those that are written.
+
+        Behind an `if` they may be picked by what the callee takes: of these nothing is known, but for `if v`.
+        """
+        loop, key = node.generators[0], node.key
+        if len(node.generators) > 1 or not isinstance(key, ast.Name):
+            return
+        names = [loop.target] if isinstance(loop.target, ast.Name) else getattr(loop.target, "elts", [])
+        if not names or own_name(names[0]) != key.id or any(not asks_of_the_value(each, key.id) for each in loop.ifs):
+            return
+        of = loop.iter.func.value if is_items(loop.iter) else None  # type: ignore[attr-defined]
+        if of is not None and len(names) == 2:
+            yield from self._items(of, scope, call, depth + 1)
+        elif len(names) == 1:
+            yield from self._named(loop.iter, scope, node.value)
+
+    def _named(self, node: ast.expr, scope: Scope, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+        """The strings of a written list, or of a name that has one list; the last in the call is where each stands."""
+        found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
+        given = given_by(found[1][0]) if found is not None and len(found[1]) == 1 else node
+        elements = given.elts if isinstance(given, ast.List | ast.Tuple | ast.Set) else []
+        yield from ((text_of(each), each) for each in elements if text_of(each))
 
     def _of_arguments(self, node: ast.Call, scope: Scope, call: Node, depth: int) -> Iterator[tuple[str, ast.expr]]:
         """What `dict(...)` and `kw.update(...)` are given."""
@@ -91,15 +161,15 @@ class HandedKeywords:
         if found is None:
             return
         first, *others = found[1]
-        value = _value(first)
-        if value is None or any(_added(other) is None for other in others):
+        value = given_by(first)
+        if value is None or any(added_by(other) is None for other in others):
             yield from self._added_last(name, found[1], call, depth)
             return
         if self._guarded(first.path, first.node):
             raise Unknown
         items = dict(self._items(value, first.scope, call, depth + 1))
         for other in others:
-            items.update(self._items(_added(other) or value, other.scope, call, depth + 1))
+            items.update(self._items(added_by(other) or value, other.scope, call, depth + 1))
         for use in self._uses[name]:
             reached = use.scope.lookup(name)
             if reached is not None and reached[1] is found[1]:
@@ -110,10 +180,15 @@ class HandedKeywords:
         """What the function around the call adds to a dictionary that nobody knows, after the name was bound last."""
         items: dict[str, ast.expr] = {}
         here = [binding.node for binding in bindings if binding.scope is call.scope]
-        start = max((_start(node) for node in here if _start(node) < _start(call.node)), default=(0, 0))
+        start = max((start_of(node) for node in here if start_of(node) < start_of(call.node)), default=(0, 0))
         for use in self._uses[name]:
             reached = use.scope.lookup(name)
-            if reached is not None and reached[1] is bindings and use.scope is call.scope and _start(use.node) > start:
+            if (
+                reached is not None
+                and reached[1] is bindings
+                and use.scope is call.scope
+                and start_of(use.node) > start
+            ):
                 self._change(use, items, call, depth)
         yield from items.items()
 
@@ -132,8 +207,8 @@ class HandedKeywords:
         sets = [
             use for use in uses if isinstance(getattr(use.node, "ctx", None), ast.Store) and len(use.attributes) == 1
         ]
-        given = [(_assigned(use.path), use.scope) for use in sets]
-        given += [(_value(binding), owner) for binding in owner.bindings.get(node.attr, ())]
+        given = [(assigned(use.path), use.scope) for use in sets]
+        given += [(given_by(binding), owner) for binding in owner.bindings.get(node.attr, ())]
         given = [(value, inner) for value, inner in given if not is_none(value)]
         value, inner = given[0] if len(given) == 1 else (None, owner)
         if value is None:
@@ -150,7 +225,8 @@ class HandedKeywords:
         found = results.own_values(node, scope)
         if found is None or not found[0]:
             return
-        values, inner = found
+        inner = found[1]
+        values = [arm for value in found[0] for arm in arms_of(value)]
         items = [
             dict(self._items(value, inner, Node(value, (value, "value", None), inner), depth + 1)) for value in values
         ]
@@ -159,7 +235,7 @@ class HandedKeywords:
     def _change(self, use: Use, items: dict[str, ast.expr], call: Node, depth: int) -> None:
         """Apply what one use of the name does to the dictionary."""
         parent, field_name, outer = use.path
-        if _behind(use, call) or self._guarded(use.path, use.node):
+        if is_behind(use, call) or in_another_arm(use.path, call.path) or self._guarded(use.path, use.node):
             return
         if isinstance(parent, ast.Subscript) and field_name == "value" and not use.attributes:
             self._item(parent, outer, use.scope, items)
@@ -168,9 +244,9 @@ class HandedKeywords:
             if method == "update":
                 items.update(self._of_arguments(parent, use.scope, call, depth))
             elif method == "setdefault" and len(parent.args) == 2:
-                items.setdefault(_text(parent.args[0]), parent.args[1])
+                items.setdefault(text_of(parent.args[0]), parent.args[1])
             elif method == "pop" and parent.args:
-                _take(items, parent.args[0])
+                take(items, parent.args[0])
             elif method in _UNTRACEABLE:
                 raise Unknown
         elif isinstance(parent, ast.Call) and field_name == "args" and outer is not None:
@@ -180,7 +256,7 @@ class HandedKeywords:
 
     def _item(self, node: ast.Subscript, path: Path | None, scope: Scope, items: dict[str, ast.expr]) -> None:
         if isinstance(node.ctx, ast.Del):
-            _take(items, node.slice)
+            take(items, node.slice)
         elif isinstance(node.ctx, ast.Store) and path is not None and isinstance(path[0], ast.Assign):
             for name, value in self._keys(node.slice, path, scope):
                 asked = ast.Call(ast.Name(name), [], [ast.keyword(name, value)])
@@ -189,13 +265,13 @@ class HandedKeywords:
 
     def _keys(self, node: ast.expr, path: Path, scope: Scope) -> Iterator[tuple[str, ast.expr]]:
         """The key of an item that is set, and its value; of a key from a loop over literals, where each is written."""
-        if _text(node):
-            yield _text(node), path[0].value  # type: ignore[attr-defined]
+        if text_of(node):
+            yield text_of(node), path[0].value  # type: ignore[attr-defined]
         found = scope.lookup(node.id) if isinstance(node, ast.Name) else None
         loop = found[1][0].path[0] if found is not None and len(found[1]) == 1 else None
-        if isinstance(loop, ast.For | ast.AsyncFor) and not _is_asked_for(path):
+        if isinstance(loop, ast.For | ast.AsyncFor) and not is_asked_for(path):
             listed = loop.iter.elts if isinstance(loop.iter, ast.List | ast.Tuple | ast.Set) else []
-            yield from ((_text(each), each) for each in listed if _text(each))
+            yield from ((text_of(each), each) for each in listed if text_of(each))
 
     def _guarded(self, path: Path | None, node: ast.AST) -> bool:
         return version_guard(self.file, path, node)
@@ -208,57 +284,3 @@ def handed_keywords_of(file: PythonFile) -> HandedKeywords:
     found = file.plans[HandedKeywords]
     assert isinstance(found, HandedKeywords)
     return found
-
-
-def _value(binding: Binding) -> ast.expr | None:
-    """What `kw = value` gives the name."""
-    statement = binding.node if isinstance(binding.node, ast.Assign) else binding.path[0]
-    plain = isinstance(statement, ast.AnnAssign) or (
-        isinstance(statement, ast.Assign) and all(isinstance(target, ast.Name) for target in statement.targets)
-    )
-    return statement.value if plain and isinstance(statement, ast.Assign | ast.AnnAssign) else None
-
-
-def _added(binding: Binding) -> ast.expr | None:
-    """What `kw |= value` adds."""
-    statement = binding.path[0]
-    added = isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.BitOr)
-    return statement.value if added and isinstance(statement, ast.AugAssign) else None
-
-
-def _behind(use: Use, call: Node) -> bool:
-    """The use comes after the call, in the same function."""
-    return use.scope is call.scope and (use.node.lineno, use.node.col_offset) > (
-        call.node.lineno,
-        call.node.col_offset,
-    )
-
-
-def _assigned(path: Path | None) -> ast.expr | None:
-    return path[0].value if path is not None and isinstance(path[0], ast.Assign | ast.AnnAssign) else None
-
-
-def _start(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _is_asked_for(path: Path | None) -> bool:
-    """The place is behind `if ... in ...` or `if hasattr(...)`, which may ask what the callee takes."""
-    while path is not None:
-        parent, field_name, path = path
-        if isinstance(parent, ast.If) and field_name == "body":
-            for node in ast.walk(parent.test):
-                asks = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn)
-                if asks or (isinstance(node, ast.Call) and own_name(node.func) == "hasattr"):
-                    return True
-    return False
-
-
-def _text(node: ast.expr) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def _take(items: dict[str, ast.expr], key: ast.expr) -> None:
-    if not _text(key):
-        raise Unknown
-    items.pop(_text(key), None)

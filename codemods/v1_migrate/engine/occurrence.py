@@ -28,7 +28,7 @@ class Occurrence:
     end: int
     form: Form
     role: Role
-    guard: str = ""  # "" | "twin" | "version" | "probe" | "trial": why the old name is there on purpose | "taken"
+    guard: str = ""  # why the old name is there on purpose: "twin", "version", "package", "probe", "trial"; or "taken"
     primary: bool = True
     edits: tuple[Edit, ...] = ()
     destination: str = ""  # import: what to import instead, when that is decided
@@ -72,7 +72,12 @@ class Finder:
         return bool(rule) and self.file.allowed(rule, occurrence.verdict.symbol)
 
     def guard_around(self, path: Path | None, node: ast.AST) -> str:
-        """ "version" where a test of the release keeps the target away, "taken" where it leads there."""
+        """ "version" where a test of the release keeps the target away, "taken" where it leads there.
+
+        "package" where the file is in a package for an older release.
+        """
+        if self.file.for_release:
+            return "package"
         if version_guard(self.file, path, node):
             return "version"
         return "taken" if taken_arm(self.file, path) else ""

@@ -181,8 +181,9 @@ class _ImportFinder(Finder):
         return True
 
     def _guard(self, imported: Imported) -> str:
-        if guards.has_living_twin(imported, self.file.package, self._alive):
-            return "twin"
+        for asked in (guards.has_living_twin, guards.tried_before):
+            if asked(imported, self.file.package, self._alive):
+                return "twin"
         verdict = self.judge(imported.dotted)
         successors = {self._defined(name) for name in (verdict.new, verdict.successor) if name}
         if verdict.missing and guards.succeeded(
@@ -238,14 +239,24 @@ class _ImportFinder(Finder):
             for reference in imported.uses:
                 if self._belongs(reference, imported):
                     by_use.setdefault(id(reference), []).append(imported)
-        for reference in self.file.references.uses:
+        for reference in self.file.references.uses if not self.file.for_release else ():  # its imports say it all
             verdict = self.judge(reference.dotted)
-            if verdict.status == "unknown" or self.own(verdict):
+            if verdict.status == "unknown" or self.own(verdict) or self._of_another_arm(reference, verdict):
                 continue
             owners = _nearest(by_use.get(id(reference), []))
             occurrence = self._use(reference, verdict, owners, moved, found)
             if occurrence is not None:
                 self.out.append(occurrence)
+
+    def _of_another_arm(self, reference: Reference, verdict: Verdict) -> bool:
+        """A name that the target never had, of one of several things the root may be, where another one has it.
+
+        `if on_cuda: from vllm import a as ops` / `else: from vllm import b as ops`: what is used is chosen likewise.
+        """
+        if not verdict.missing or verdict.since:
+            return False
+        others = (other for other in self.file.by_node.get(id(reference.node), ()) if other.dotted != reference.dotted)
+        return any(self.judge(other.dotted).status == "present" for other in others)
 
     def _use(
         self,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 from ..names.index import Index, Param
 from .callees import contract_of, is_v0, older
+from .callshape import own_name
 from .context import PythonFile
 from .former import former
 from .scopes import Node
 from .verdicts import Judge
 
+_BY_KEYWORD = ("q_lora_rank",)  # from here on, every release calls an MLA implementation's constructor by keyword
 _QUERY = re.compile(r"(get|is|supports|use|validate|check)_")  # asks: what it need not know, it may ignore
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -149,7 +151,10 @@ def own_positional(method: Function, owner: ast.ClassDef) -> list[ast.arg]:
 
 
 def refusal(override: Override, wanted: tuple[Param, ...]) -> Refusal:
-    """How a call with all parameters of `wanted` fails on the override."""
+    """How a call with all parameters of `wanted` fails on the override.
+
+    What an override requires and `wanted` does not name may still come where `wanted` hands on whatever it is given.
+    """
     arguments = override.method.args
     positional = own_positional(override.method, override.owner)
     names = _aliased([a.arg for a in positional], [p.name for p in override.before], {p.name for p in wanted})
@@ -163,12 +168,47 @@ def refusal(override: Override, wanted: tuple[Param, ...]) -> Refusal:
         missing = tuple(p.name for p in wanted if p.kind == "kw_only" and p.name not in known)
     required = names[: len(names) - len(arguments.defaults)] if arguments.defaults else names
     needed = [a.arg for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d is None]
-    extra = tuple(name for name in (*required, *needed) if name not in wanted_names)
+    hands_on = any(p.kind.startswith("var_") for p in wanted)
+    extra = () if hands_on else tuple(name for name in (*required, *needed) if name not in wanted_names)
     by_position = [p.name for p in wanted if p.kind in ("pos", "pos_or_kw")]
+    by_position = by_position[: next((by_position.index(name) for name in _BY_KEYWORD if name in by_position), None)]
     optional = set(names) - set(required)
     last = max((names.index(name) for name in by_position if name in names), default=-1)
     shifted = tuple(name for name in names[: last + 1] if name in optional and name not in wanted_names)
     return Refusal(missing, extra, shifted)
+
+
+def is_own_protocol(earlier: Refusal, now: Refusal) -> bool:
+    """The override fitted no release: what is wrong with it now was so before, or what was wrong before still is."""
+    before, after = ((set(each.missing), set(each.extra)) for each in (earlier, now))
+    if not earlier:
+        return False
+    return all(a <= b for a, b in zip(after, before, strict=True)) or (
+        any(before) and all(b <= a for a, b in zip(after, before, strict=True))
+    )
+
+
+def made_as_a_base(file: PythonFile, override: Override) -> bool:
+    """A constructor that takes what one of the target's classes above its base takes.
+
+    vLLM makes objects of plugins' classes by the protocol of the first of these, whatever a class between them adds.
+    """
+    index, target = file.judge.index, file.judge.target
+    names = index.of(target)
+    place = names.class_place(override.new)
+    above = names.hierarchy.lineage(*place).classes[1:] if place is not None else ()
+    found = (index.params(".".join((*cls.place, "__init__")), target) for cls in above)
+    return any(params is not None and not refusal(override, params) for params in found)
+
+
+def is_a_base(file: PythonFile, override: Override) -> bool:
+    """A class of the file derives from this one and has the method, too: what is called is that one."""
+    name, method = override.owner.name, override.method.name
+    return any(
+        any(own_name(base.value if isinstance(base, ast.Subscript) else base) == name for base in found.node.bases)
+        and any(isinstance(each, Function) and each.name == method for each in found.node.body)
+        for found in file.model.every(ast.ClassDef)
+    )
 
 
 def unread(override: Override, wanted: tuple[Param, ...], added: tuple[str, ...] = ()) -> tuple[str, ...]:

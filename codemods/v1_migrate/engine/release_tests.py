@@ -90,10 +90,11 @@ _last: ReleaseTests | None = None
 def version_guard(file: PythonFile, path: Path | None, node: ast.AST) -> bool:
     """The node stands where a test of the release or the engine put it: an arm, or a later operand of `and` or `or`.
 
+    A package that is called after an older release is such an arm: something chooses it by the release.
     Not where the target is known to take that arm: what it runs must be right there.
     """
     tests = release_tests_of(file)
-    if tests.never_runs(node):
+    if file.for_release or tests.never_runs(node):
         return True
     while path is not None:
         parent, field_name, path = path

@@ -45,7 +45,7 @@ class TextFinder(Finder):
     def _strings(self) -> None:
         for found in self.file.model.nodes.get(ast.Constant, ()):
             value: str = found.node.value
-            if "vllm" in value and not self._is_docstring(found):
+            if "vllm" in value and not self._is_docstring(found) and not _names_a_tracer(found):
                 self._string(found, value)
 
     def _is_docstring(self, found: Node) -> bool:
@@ -217,6 +217,14 @@ def _is_operand(found: Node) -> bool:
             return isinstance(parent.op, ast.Add | ast.Mod)
         return isinstance(parent, ast.Attribute) and name == "value"
     return False
+
+
+def _names_a_tracer(found: Node) -> bool:
+    """OpenTelemetry's name for what is traced: it looks like a module's path, and nothing imports it."""
+    parent = found.path[0] if found.path else None
+    if isinstance(parent, ast.keyword):
+        return parent.arg == "instrumenting_module_name"
+    return isinstance(parent, ast.Call) and own_name(parent.func) == "get_tracer"
 
 
 def _asks_for_module(found: Node) -> bool:

@@ -198,6 +198,8 @@ class Judge:
     def span(self, symbol: str) -> tuple[str, str]:
         """(the release in which the name went, the last one before it that has it); "" for what is not known.
 
+        A name that is newer than the target went from nothing: "", and the last release that has it.
+
         Asking all releases is dear, and names come and go once: find the first release that has it, then halve.
         """
         found = self._spans.get(symbol)
@@ -211,7 +213,8 @@ class Judge:
         if first is None:
             return "", ""
         low, high = first, releases.index(self.target)
-        if low > high:  # newer than the target
+        newer = low > high
+        if newer:
             high = len(releases)
         if high < len(releases) and self.index.resolve(symbol, self.target).found:
             return "", self.target
@@ -221,7 +224,7 @@ class Judge:
                 low = middle
             else:
                 high = middle
-        return (releases[high] if high < len(releases) else ""), releases[low]
+        return (releases[high] if high < len(releases) and not newer else ""), releases[low]
 
 
 def _prefixes(dotted: str, shortest: str) -> list[str]:

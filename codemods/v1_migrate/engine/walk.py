@@ -35,6 +35,7 @@ KEPT: Final = (
     ast.Yield,
     ast.YieldFrom,
 )
+_ASK: Final = ("is_", "has_", "can_", "check", "_is_", "_has_", "_can_", "_check")  # whether a module is there
 _NO_NODES: Final = {
     "ctx",
     "op",
@@ -329,12 +330,20 @@ def _every_argument(arguments: ast.arguments) -> Iterator[ast.arg]:
 
 
 def _imported_module(value: ast.expr) -> str:
-    """The literal module of `importlib.import_module("a.b")`, else nothing."""
-    if not (isinstance(value, ast.Call) and len(value.args) == 1 and isinstance(value.args[0], ast.Constant)):
+    """The module of `import_module("a.b")`, of helpers like it (`try_import`, `importorskip`) and of a lazy loader."""
+    if not isinstance(value, ast.Call):
         return ""
     function = value.func
     name = (
         function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
     )
-    module = value.args[0].value
-    return module if name == "import_module" and isinstance(module, str) else ""
+    literals = [each.value if isinstance(each, ast.Constant) else None for each in value.args]
+    if name == "LazyLoader":  # (name, globals(), module)
+        literals = literals[2:3]
+    module = literals[0] if literals else None
+    if not isinstance(module, str) or any(isinstance(other, str) for other in literals[1:]):
+        return ""  # a second text may name what is taken from the module
+    if name == "__import__":
+        return module.partition(".")[0]
+    imports = "import" in name.lower() and not name.lower().startswith(_ASK)
+    return module if imports or name == "LazyLoader" else ""

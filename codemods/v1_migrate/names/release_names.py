@@ -11,6 +11,7 @@ from .store import DEFINITIONS, Store
 
 _KINDS = {"f": "function", "F": "function", "c": "class", "v": "value", "m": "method", "M": "method", "k": "method"}
 _KINDS |= {"s": "method", "p": "property", "a": "attribute", "A": "field", "i": "attribute"}
+_GENERATED = ("_pb2", "_pb2_grpc")  # protobuf puts their names there when they are imported
 _HOPS = 40  # re-exports followed before giving up on a cycle
 
 
@@ -102,7 +103,8 @@ class ReleaseNames:
         if name in MODULE_ATTRIBUTES:
             return Resolution(dotted, True if last else None, "value" if last else "", dotted, "")
         inner = f"{module}.{name}"
-        if self.record(module, "") is not None or self._store.phantoms.get(inner, 0) & self._bit:
+        generated = module.endswith(_GENERATED)
+        if generated or self.record(module, "") is not None or self._store.phantoms.get(inner, 0) & self._bit:
             return Resolution(dotted, None, "", dotted, "")
         return Resolution(dotted, False, "", dotted, inner)
 

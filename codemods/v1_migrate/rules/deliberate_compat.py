@@ -4,8 +4,9 @@
 Says so, as information, and leaves the code alone. A version test is one that tells vLLM's releases or engines apart:
 of the version, of what a module or class of vLLM has, of which old name could be imported. That another object has an
 attribute, or that vllm is installed, is none; nor does a test guard the arm that the target takes, and `getattr`
-without a default asks for nothing: it fails where the name is gone. A `try` whose
-handler only notes the failure counts where the next `try`, or a test of the name, imports what took its place.
+without a default asks for nothing: it fails where the name is gone. A `try` whose handler only notes the failure counts
+where the next `try`, or a test of the name, imports what took its place. A package that is called after an older
+release (`vllm_v_0_6_3`) is one arm as a whole.
 
 ## Why
 Plugins that serve two releases guard their imports. Rewriting one arm would make both alike and break the other
@@ -38,6 +39,7 @@ _REASONS = {
     "twin": "the other arm of the `try` has a name that exists there",
     "version": "it stands behind a test of the version or the engine",
     "probe": "its presence is tested first",
+    "package": "the package around this file is called after vLLM {release}",
     "trial": "the code around it goes on without it",
 }
 
@@ -55,7 +57,8 @@ class DeliberateCompat(Rule):
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
-        message = f"`{verdict.dotted}` is not on vLLM {file.judge.target}, but {_REASONS[occurrence.guard]}"
+        reason = _REASONS[occurrence.guard].format(release=file.for_release)
+        message = f"`{verdict.dotted}` is not on vLLM {file.judge.target}, but {reason}"
         return file.finding(
             self.id,
             occurrence.start,

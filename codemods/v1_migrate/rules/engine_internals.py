@@ -3,7 +3,8 @@
 ## What it does
 Reports attribute chains that reach the executor, the driver worker or the model runner from outside, and attributes of
 `llm_engine` that V1's engine does not have; in a file that imports from vllm, the scheduler of any `engine`, too. A
-chain behind `hasattr` or in a `try` is information only.
+chain behind `hasattr` or in a `try` is information only. A worker that a class gives itself is its own, and what the
+file says to be V1's engine core has what that class has.
 
 ## Why
 V1 runs the model in another process. The objects on such a chain are not in yours: the attribute is missing, or, with
@@ -28,11 +29,15 @@ unless `VLLM_ALLOW_INSECURE_SERIALIZATION=1` is set; so is an argument that is n
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ..engine.chains import chain_nodes
 from ..engine.guards import probed
+from ..engine.instances import instances_of
+from ..engine.scopes import class_around
 from ..findings import Effort, Finding, Severity
 from .rule import Rule
 
@@ -85,9 +90,13 @@ def reached_insides(use: Use, file: PythonFile) -> str:
         return ""  # other engines have executors and workers, too
     if name.startswith("vllm") and any(imported.local == name for imported in file.references.imports):
         return ""  # a module path, which other rules follow
-    for before, attribute in zip((name, *attributes), attributes, strict=False):
+    if name == "self" and _sets_it_itself(use, file):
+        return ""
+    for position, (before, attribute) in enumerate(zip((name, *attributes), attributes, strict=False)):
         if attribute in REACHED:
             return f"`{attribute}`, which is in another process on V1"
+        if before in _ENGINES and _is_there(use, attribute, position, file):
+            return ""
         if attribute == "model_executor" and before in _ENGINES:
             return "the engine's `model_executor`, which is in another process on V1"
         if before == "llm_engine" or (before in _ENGINES and attribute in _OF_V0 and file.references.imports):
@@ -95,6 +104,32 @@ def reached_insides(use: Use, file: PythonFile) -> str:
             if file.judge.known(old) and file.judge.judge(old).missing:
                 return f"`{before}.{attribute}`, which V1's engine does not have"
     return ""
+
+
+def _sets_it_itself(use: Use, file: PythonFile) -> bool:
+    """`self.driver_worker` in a class that gives itself one: its own, in its own process."""
+    owner = class_around(use.scope)
+    if owner is None or use.attributes[0] not in REACHED:
+        return False
+    return any(
+        other.name == "self"
+        and other.attributes == use.attributes[:1]
+        and isinstance(getattr(other.node, "ctx", None), ast.Store)
+        and class_around(other.scope) is owner
+        for other in file.model.uses
+    )
+
+
+def _is_there(use: Use, attribute: str, position: int, file: PythonFile) -> bool:
+    """The engine is known to be V1's core, in whose process these things are, and its class has the attribute.
+
+    `LLMEngine.model_executor` is there by accident: where the core runs in the same process.
+    """
+    node = chain_nodes(use)[position].value
+    instance = instances_of(file).of_expression(node, use.scope)
+    is_core = instance is not None and instance.dotted.startswith("vllm.v1.engine.core.")
+    dotted = f"{instance.dotted}.{attribute}" if instance is not None else ""
+    return is_core and bool(file.judge.index.resolve(dotted, file.judge.target).found)
 
 
 def _of_the_engine(chain: tuple[str, ...], file: PythonFile) -> str:

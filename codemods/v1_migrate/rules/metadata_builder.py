@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 from ..engine.arguments import definition_items, position_of
 from ..engine.callees import callees_of
 from ..engine.callshape import Given, fit, spelled
-from ..engine.overrides import Override, overrides, own_positional, refusal
+from ..engine.overrides import Override, is_a_base, made_as_a_base, overrides, own_positional, refusal
 from ..engine.prologue import prologue
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from .metadata_family import family_of
@@ -83,7 +83,7 @@ class MetadataBuilder(Rule):
     def check(self, file: PythonFile) -> Iterator[Finding]:
         if file.legacy:
             return
-        for override in overrides(file):
+        for override in overrides(file) if not file.for_release else ():
             if is_builder(override.base) and override.after is not None:
                 if override.method.name == "__init__":
                     yield from self._constructor(file, override)
@@ -93,7 +93,7 @@ class MetadataBuilder(Rule):
 
     def _constructor(self, file: PythonFile, override: Override) -> Iterator[Finding]:
         assert override.after is not None
-        if not refusal(override, override.after):
+        if not refusal(override, override.after) or made_as_a_base(file, override) or is_a_base(file, override):
             return
         start, end = _name_span(file, override)
         message = f"vLLM {file.judge.target} makes this builder as `{override.owner.name}({spelled(override.after)})`"
@@ -117,8 +117,8 @@ class MetadataBuilder(Rule):
     def _build(self, file: PythonFile, override: Override) -> Iterator[Finding]:
         assert override.after is not None
         refused = refusal(override, override.after)
-        if not refused:
-            return
+        if not (refused.missing or refused.extra):
+            return  # what stands behind the first two is passed by keyword
         start, end = _name_span(file, override)
         edits = self._repaired(file, override)
         called = f"`build` is called as `build({spelled(override.after)})` on vLLM {file.judge.target}"

@@ -2,8 +2,9 @@
 
 ## What it does
 Follows objects as far as one file tells (annotated parameters and variables, `x = Class(...)`, attributes of self,
-elements of `list[Class]`, what functions of the file return) and through vLLM's own annotations (`config.model_config`,
-what `LLM.generate` gives), and looks each attribute up on the target's class: reads, writes, `dataclasses.replace`.
+elements of `list[Class]`, what functions of the file return, an `isinstance` before the place) and through vLLM's own
+annotations (`config.model_config`, what `LLM.generate` gives), and looks each attribute up on the target's class:
+reads, writes, `dataclasses.replace`.
 In a subclass it looks up what is read through `super()`, and the methods called on `self` and `cls` that no class of
 the file has. What only changed its name, or can be computed from the object alone,
 is rewritten; everything else is reported with the formula.
@@ -46,12 +47,14 @@ from ..engine.held import a_subclass_has
 from ..engine.inherited import inherited
 from ..engine.instance import Instance
 from ..engine.instances import Instances, instances_of
+from ..engine.narrowed import narrowed
 from ..engine.rebuild import begin
 from ..engine.release_tests import version_guard
 from ..engine.scopes import Node, Use
 from ..findings import Edit, Effort, Finding, Safety, Severity
-from ..names.index import Param
+from ..names.index import Param, sort_key
 from ..names.member_settings import member_setting, renamed_to
+from .dropped_values import OLDER_THAN_INDEX
 from .engine_internals import REACHED, reached_insides
 from .metadata_common import adapt_common
 from .metadata_constructor import adapt, destination_of
@@ -117,14 +120,23 @@ class MetadataField(Rule):
 
     def _use(self, file: PythonFile, use: Use, instances: Instances) -> Finding | None:
         instance, rest = owner_of(use, instances)
-        if instance is None or not rest:
+        if not rest:
             return None
         chain = chain_nodes(use)
+        root = chain[0] if use.name == "self" else chain[0].value
+        instance = narrowed(instance, instances, root, use.path, use.scope)
+        if instance is None:
+            return None
         for position, attribute in enumerate(rest):
             node = chain[len(chain) - len(rest) + position]
             if instance.others and (asked_for_its_class(use) or _another_has(file.judge, instance, attribute)):
                 return None
-            finding = self._attribute(file, instance, node)
+            stored = position + 1 == len(rest) and isinstance(node.ctx, ast.Store)
+            finding = (
+                None
+                if stored and _is_newer(file.judge, instance, attribute)
+                else (self._attribute(file, instance, node))
+            )
             if finding is not None:
                 return finding
             if family_of(instance.dotted) != "cpu" or attribute not in _SAME_OBJECT:
@@ -168,6 +180,8 @@ class MetadataField(Rule):
         if instance.held and a_subclass_has(judge, new, attribute):
             return None
         member = lost_member(judge, instance.dotted, new, attribute)
+        if there is False and attribute in OLDER_THAN_INDEX.get(new.rpartition(".")[2], ()):
+            member = f"{instance.dotted}.{attribute}"
         return self._gone(file, instance, member, node, new) if member else None
 
     def _other_meaning(self, file: PythonFile, instance: Instance, node: Named, new: str) -> Finding | None:
@@ -272,6 +286,13 @@ class MetadataField(Rule):
 def _imported(file: PythonFile, dotted: str) -> bool:
     """The file names the class itself, so that a finding on the import speaks of it."""
     return any(imported.dotted == dotted for imported in file.references.imports)
+
+
+def _is_newer(judge: Judge, instance: Instance, attribute: str) -> bool:
+    """No release before the target had the member: what sets it there makes it."""
+    dotted = f"{instance.dotted}.{attribute}"
+    first = next((release for release in judge.index.releases if judge.index.resolve(dotted, release).found), "")
+    return bool(first) and sort_key(first) > sort_key(judge.target)
 
 
 def _another_has(judge: Judge, instance: Instance, attribute: str) -> bool:

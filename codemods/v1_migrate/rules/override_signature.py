@@ -29,7 +29,9 @@ class Runner(CPUModelRunner):
 
 ## Safety
 *bridge* for an added parameter with a default, *v1* where a parameter moves or goes. Everything else is *manual*: the
-finding names the parameters of the target. An override that writes `*args, **kwargs` is never refused.
+finding names the parameters of the target. An override that writes `*args, **kwargs` is never refused, nor is a
+constructor that takes what the first class of its line takes (vLLM makes executors, implementations and builders by
+that). What may come by keyword alone, and what fitted no release before, is a warning.
 """
 
 from __future__ import annotations
@@ -41,7 +43,17 @@ from typing import TYPE_CHECKING
 from ..engine.arguments import ItemList, definition_items, position_of
 from ..engine.callees import BUILT_BY_VLLM
 from ..engine.callshape import spelled
-from ..engine.overrides import Override, Refusal, overrides, own_positional, refusal, unread
+from ..engine.overrides import (
+    Override,
+    Refusal,
+    is_a_base,
+    is_own_protocol,
+    made_as_a_base,
+    overrides,
+    own_positional,
+    refusal,
+    unread,
+)
 from ..engine.prologue import prologue
 from ..engine.release_tests import version_guard
 from ..findings import Edit, Effort, Finding, Safety, Severity
@@ -134,6 +146,8 @@ class OverrideSignature(Rule):
         if not refused:
             yield from self._ignoring(file, override, after, ())
             return
+        if override.method.name == "__init__" and (made_as_a_base(file, override) or is_a_base(file, override)):
+            return
         edits, safety, deed = self._repair(file, override, after, refused)
         name, target = override.method.name, file.judge.target
         called = f"`{name}` is called as `{name}({spelled(after)})` on vLLM {target}"
@@ -142,16 +156,19 @@ class OverrideSignature(Rule):
             yield from self._ignoring(file, override, after, refused.missing)
             return
         earlier = refusal(override, override.before)
-        own = (
-            bool(earlier) and set(refused.missing) <= set(earlier.missing) and set(refused.extra) <= set(earlier.extra)
-        )
+        own = is_own_protocol(earlier, refused)
+        optional = {p.name for p in after if p.kind == "kw_only" and p.default}
+        perhaps = not (refused.extra or refused.shifted) and optional.issuperset(refused.missing)
+        if perhaps:
+            listed = ", ".join(f"`{each}`" for each in refused.missing)
+            called = f"`{name}` may be called with {listed} on vLLM {target}"
         what = (
             "which this override refuses"
             if not refused.shifted or refused.missing or refused.extra
             else ("by position, where this override has " + ", ".join(f"`{p}`" for p in refused.shifted))
         )
         message = f"{called}, {what}" + ("; it differs from the older releases, too" if own else "")
-        yield self._say(file, override, message, Severity.WARNING if own else Severity.ERROR)
+        yield self._say(file, override, message, Severity.WARNING if own or perhaps else Severity.ERROR)
 
     def _ignoring(
         self, file: PythonFile, override: Override, after: Params, added: tuple[str, ...]

@@ -2,9 +2,10 @@ r"""An option of vLLM's command line that the target does not take, in Python co
 
 ## What it does
 Finds such options in lists for `subprocess`, in the arguments of test servers (`RemoteOpenAIServer`), in lists that a
-parser of vLLM's options reads, in names and fixtures that end up there, and in command lines written as one string.
-Takes out those that mean nothing on V1, renames those that have another name, reports the others. Where nothing shows
-that a list is vLLM's, an option that only vLLM had is mentioned and left alone. What is read of such an option from the
+parser of vLLM's options reads, in names and fixtures that end up there, in command lines written as one string, and in
+strings that are split on their way there. Takes out those that mean nothing on V1, renames those that have another
+name, reports the others, and what is appended. Where nothing shows that a list or a string of options is vLLM's, an
+option that only vLLM had, and that the file does not define, is mentioned. What is read of such an option from the
 arguments that vLLM's parser gave (`args.swap_space`) is reported.
 
 ## Why
@@ -39,11 +40,12 @@ from ..engine.scopes import Node, Path, ancestors
 from ..engine.switch.draft import Draft
 from ..engine.switch.lines import BLOCKS
 from ..engine.switch.tokens import Tokens
-from ..engine.textual.arguments import of_scripts
+from ..engine.textual.arguments import of_scripts, vllm_arguments
 from ..engine.textual.python_arguments import Listed, PythonArguments
 from ..engine.textual.view import View
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.flags import Flag, gone_options
+from .loose_options import Loose, loose, own_options
 from .rule import Phase, Rule
 from .text_flag import COMMON, needle, renamed, used
 
@@ -67,6 +69,7 @@ class PythonFlag(Rule):
         if not gone_options(file.judge.target) or not wanted.search(file.source.text):
             return
         lists: dict[int, Node] = {}
+        rest: list[Node] = []
         for found in file.model.every(ast.Constant, ast.JoinedStr):
             text = _beginning(found.node)
             parent = found.path[0]
@@ -74,12 +77,18 @@ class PythonFlag(Rule):
                 continue
             if isinstance(parent, ast.List | ast.Tuple) and wanted.match(text):
                 lists[id(parent)] = Node(parent, found.path[2] or found.path, found.scope)
+            elif " " in text and "vllm" in text and vllm_arguments(text.split()) is not None:
+                yield from self._string(file, found.node)
+            elif wanted.match(text.lstrip()) or (isinstance(parent, ast.Attribute | ast.Call) and _begins(text)):
+                rest.append(found)
             elif " " in text and "vllm" in text:
                 yield from self._string(file, found.node)
-        if lists:
+        if lists or rest:
             arguments = PythonArguments(file)
             for listed in (arguments.listed(each.node, each.path, each.scope) for each in lists.values()):
                 yield from self._list(file, listed)
+            for each in rest:
+                yield from self._loose(file, each, arguments)
 
     # what vLLM's parser gave
 
@@ -124,7 +133,19 @@ class PythonFlag(Rule):
 
     # command lines
 
-    def _string(self, file: PythonFile, node: ast.Constant | ast.JoinedStr) -> Iterator[Finding]:
+    def _loose(self, file: PythonFile, found: Node, arguments: PythonArguments) -> Iterator[Finding]:
+        """A string of options that names no command: split on its way to vLLM, or standing alone."""
+        where = loose(found, arguments)
+        if where is None or not (where.certain or _about_vllm(file)):
+            return
+        for finding in self._string(file, found.node, where):
+            option = finding.name
+            if where.certain or (option not in COMMON and option not in own_options(file)):
+                yield replace(finding, name="")
+
+    def _string(
+        self, file: PythonFile, node: ast.Constant | ast.JoinedStr, where: Loose | None = None
+    ) -> Iterator[Finding]:
         gone = gone_options(file.judge.target)
         start, end = file.span(node)
         text = file.source.text
@@ -132,7 +153,8 @@ class PythonFlag(Rule):
         inner = (quote.end(), end - len(quote[1])) if quote else (start, end)
         plain = quote is not None and "\\" not in text[slice(*inner)] and quote[1] not in text[slice(*inner)]
         view = View.whole(text).part(*inner) if plain else View.whole(_beginning(node))
-        for arguments in of_scripts(view):
+        certain, editable = (where.certain, where.certain and where.editable) if where is not None else (True, True)
+        for arguments in of_scripts(view, given=where is not None):
             found = list(used(arguments, gone))
             dropped = [(first, last) for flag, first, last in found if flag.action == "drop"]
             made = arguments.edits(dropped) if dropped and plain else {}
@@ -144,7 +166,8 @@ class PythonFlag(Rule):
                 low, high = (arguments.spans[first][0], arguments.spans[last][1]) if plain else (start, end)
                 if plain and flag.action == "rename":
                     edit = renamed(text, low, flag)
-                yield self._say(file, flag, low, high, True, (edit,) if edit else ())
+                finding = self._say(file, flag, low, high, certain, (edit,) if edit and editable else ())
+                yield replace(finding, name=flag.name) if where is not None else finding
 
     def _say(
         self, file: PythonFile, flag: Flag, start: int, end: int, certain: bool, edits: tuple[Edit, ...]
@@ -159,7 +182,7 @@ class PythonFlag(Rule):
             Severity.ERROR if certain else Severity.INFO,
             safety=Safety.V1 if edits else Safety.MANUAL,
             effort=Effort.MINUTES,
-            advice=advice if certain else f"If this list is for vLLM's command line: {advice}",
+            advice=advice if certain else f"If this is for vLLM's command line: {advice}",
             edits=edits,
         )
 
@@ -167,6 +190,11 @@ class PythonFlag(Rule):
 def _about_vllm(file: PythonFile) -> bool:
     """The file speaks of vLLM, and is none of vLLM's own modules, which may define the option."""
     return "vllm" in file.source.text and not file.module.startswith("vllm.")
+
+
+def _begins(text: str) -> bool:
+    """The text begins with options of some kind."""
+    return text.lstrip().startswith("--")
 
 
 def _beginning(node: ast.AST) -> str:

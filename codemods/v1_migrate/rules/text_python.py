@@ -3,7 +3,9 @@
 ## What it does
 Reads each Python fence as a program, and all code cells of a notebook as one, and lets every other rule look at it:
 what they find is reported under their own names, what they edit is edited in place. The rest of the file, in a notebook
-every byte of the JSON around the line, stays as it was. This rule itself only says which cells it could not read.
+every byte of the JSON around the line, stays as it was. A fence that names no language is Python if it imports vLLM and
+parses. Examples with prompts (`>>> ...`) are read likewise, and reported. This rule itself only says which cells it
+could not read.
 
 ## Why
 An example that no longer imports is the first thing a new user tries.
@@ -48,7 +50,7 @@ class TextPython(Rule):
     safety = Safety.V1
 
     def check_text(self, file: TextFile) -> Iterator[Finding]:
-        from ..engine.analyse import Analyser  # it imports the rules
+        from ..engine.analyse import Analyser, is_of_concern  # it imports the rules
 
         if file.kind not in (Kind.MARKDOWN, Kind.RST, Kind.NOTEBOOK):
             return
@@ -59,13 +61,13 @@ class TextPython(Rule):
                     self.id, start, end, f"this cell is not Python that can be read ({why})", Severity.WARNING,
                     advice="Whatever it uses of vLLM is not migrated: look at it by hand.",
                 )  # fmt: skip
-            if "vllm" in program.text.lower():
+            if is_of_concern(program.text.encode()):
                 yield from self._inside(file, program, analyser)
 
     def _inside(self, file: TextFile, program: Program, analyser: Analyser) -> Iterator[Finding]:
         source = Source.from_bytes(program.text.encode(), file.source.rel)
         result = analyser.source(source, Kind.PYTHON)
-        cuts = program.cuts(result.new_text) if result.new_text is not None else ()
+        cuts = program.cuts(result.new_text) if result.new_text is not None and not program.readonly else ()
         edits = tuple(program.view.edit(cut) for cut in cuts) if cuts is not None else ()
         said = set()
         for finding in result.findings if result.before is None else result.before:

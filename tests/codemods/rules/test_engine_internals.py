@@ -60,6 +60,11 @@ def test_the_advice_goes_by_what_is_reached(chain: str, advice: str) -> None:
     assert advice in found.advice
 
 
+def test_the_executor_of_an_engine_whose_class_is_known_is_reached_all_the_same() -> None:
+    text = "from vllm import LLM\n\n\ndef f(llm: LLM):\n    del llm.llm_engine.model_executor\n"
+    assert rewrite(text, "0.32.0").lines("V1M008") == [5]
+
+
 def test_a_lost_member_of_an_engine_is_one_finding() -> None:
     text = "from vllm import LLMEngine\n\n\ndef f(engine: LLMEngine):\n    return engine.scheduler[0]\n"
     assert [finding.rule for finding in rewrite(text, "0.32.0").findings] == ["V1M008"]

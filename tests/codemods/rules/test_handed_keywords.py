@@ -12,6 +12,21 @@ HEAD = (
 LINES = HEAD.count("\n")
 
 FOUND = [
+    pytest.param(
+        'def f(more):\n    kw = {"swap_space": 4}\n    kw.update(more)\n    LLM("m", **kw)\n',
+        [2],
+        id="updated with what nobody knows",
+    ),
+    pytest.param('kw = {k: v for k, v in {"swap_space": 4}.items() if v}\nLLM("m", **kw)\n', [1], id="a comprehension"),
+    pytest.param('LLM("m", **{k: cfg[k] for k in ("swap_space",)})\n', [1], id="keys written for a comprehension"),
+    pytest.param('KEYS = ["swap_space"]\nLLM("m", **{k: c[k] for k in KEYS})\n', [1], id="keys in a name"),
+    pytest.param('LLM("m", **dict([("swap_space", 4)]))\n', [1], id="pairs"),
+    pytest.param('LLM("m", **dict.fromkeys(["swap_space"], 4))\n', [1], id="fromkeys"),
+    pytest.param('base = {"swap_space": 4}\nLLM("m", **base.copy())\n', [1], id="a copy"),
+    pytest.param('base = {"swap_space": 4}\nkw = copy.deepcopy(base)\nLLM("m", **kw)\n', [1], id="a deep copy"),
+    pytest.param('LLM("m", **({"swap_space": 4} if big else {}))\n', [1], id="an arm"),
+    pytest.param('LLM("m", **(given or {"swap_space": 4}))\n', [1], id="a default"),
+    pytest.param('C = {"llm": {"swap_space": 4}}\nLLM("m", **C["llm"])\n', [1], id="one inside another by its key"),
     pytest.param('kw = {"swap_space": 4}\nEngineArgs(**kw)\n', [1], id="a name of a dictionary"),
     pytest.param('EngineArgs(**{"swap_space": 4})\n', [1], id="a dictionary in the call"),
     pytest.param("EngineArgs(**dict(swap_space=4))\n", [1], id="dict()"),
@@ -78,6 +93,15 @@ FOUND = [
     ),
 ]
 SILENT = [
+    pytest.param('LLM("m", **({"swap_space": 4} if vllm_version < "0.10" else {}))\n', id="an arm for old releases"),
+    pytest.param(
+        'import inspect\nok = inspect.signature(LLM).parameters\nLLM("m", **({"swap_space": 4} if "swap_space" in ok else {}))\n',
+        id="an arm that is asked for first",
+    ),
+    pytest.param('kw = {k.upper(): v for k, v in {"swap_space": 8}.items()}\nLLM("m", **kw)\n', id="other keys"),
+    pytest.param('kw = {v: k for k, v in {"swap_space": 8}.items()}\nLLM("m", **kw)\n', id="values for keys"),
+    pytest.param('C = {"llm": {"swap_space": 4}}\nLLM("m", **C["other"])\n', id="another key of the outer one"),
+    pytest.param('kw = {"swap_space": 4}.copy()\nkw.pop("swap_space")\nLLM("m", **kw)\n', id="taken out of a copy"),
     pytest.param("def f(kw):\n    EngineArgs(**kw)\n", id="a parameter"),
     pytest.param('kw = {"swap_space": 8}\nkw.pop("swap_space")\nEngineArgs(**kw)\n', id="what is taken out"),
     pytest.param('kw = {"swap_space": 8}\ndel kw["swap_space"]\nEngineArgs(**kw)\n', id="what is deleted"),

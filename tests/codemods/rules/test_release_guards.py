@@ -196,3 +196,56 @@ TRIED = [
 def test_an_import_that_may_fail_is_a_warning_where_its_failure_ends(text: str, said: list[Severity]) -> None:
     found = [each for each in rewrite(text, "0.32.0").findings if each.rule in ("V1M003", "V1M004")]
     assert [each.severity for each in found] == said
+
+
+OLD_PACKAGE = "from vllm.worker.worker import Worker\nfrom vllm.utils import Counter\n\n\nclass W(Worker):\n    def execute_model(self, a): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "left"),
+    [
+        pytest.param("plugin.vllm_v_0_6_3.worker", True, id="a package for an older release"),
+        pytest.param("plugin.vllm_0_9.worker", True, id="without its last number"),
+        pytest.param("plugin.vllm_0_32_0.worker", False, id="a package for the target"),
+        pytest.param("plugin.vllm_1_0.worker", False, id="a package for a newer release"),
+        pytest.param("plugin.vllm_v1.worker", False, id="an engine and no release"),
+    ],
+)
+def test_a_package_that_is_called_after_an_older_release_is_left_alone(module: str, left: bool) -> None:
+    outcome = rewrite(OLD_PACKAGE, "0.32.0", module=module)
+    assert (outcome.text == OLD_PACKAGE) is left
+    assert (outcome.rules == {"V1M010"}) is left
+    if left:
+        assert {finding.severity for finding in outcome.findings} == {Severity.INFO}
+        assert "called after vLLM 0." in outcome.findings[0].message
+
+
+BEFORE = """
+def worker():
+    try:
+        from vllm.v1.worker.gpu_worker import {new}
+        {then}
+    except {error}:
+        {else_}
+    try:
+        from vllm.worker.worker import Worker
+        return Worker
+    except ImportError as e:
+        raise RuntimeError from e
+"""
+
+
+@pytest.mark.parametrize(
+    ("new", "then", "error", "else_", "guarded"),
+    [
+        pytest.param("Worker", "return Worker", "ImportError", "pass", True, id="a trial before it that returns"),
+        pytest.param("Worker", "print(Worker)", "ImportError", "pass", False, id="one that does not return"),
+        pytest.param("Worker", "return Worker", "ValueError", "pass", False, id="one that catches something else"),
+        pytest.param("Worker", "return Worker", "ImportError", "raise", False, id="one that raises where it fails"),
+        pytest.param("Nothing", "return Nothing", "ImportError", "pass", False, id="one of what vLLM does not have"),
+    ],
+)
+def test_a_trial_of_the_new_name_before_the_old_one(new: str, then: str, error: str, else_: str, guarded: bool) -> None:
+    text = BEFORE.format(new=new, then=then, error=error, else_=else_)
+    outcome = rewrite(text, "0.32.0", check=False)
+    assert (9 in outcome.lines("V1M010")) is guarded

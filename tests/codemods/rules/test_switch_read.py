@@ -30,6 +30,7 @@ FOLDED = [
     pytest.param(OS, 'x = os.getenv("VLLM_USE_V1") not in {"0"}\n', "x = True\n", id="looked up in a set"),
     pytest.param(OS, 'x = os.getenv("VLLM_USE_V1") is None\n', "x = False\n", id="asked for being set"),
     pytest.param(OS, 'x = "VLLM_USE_V1" in os.environ\n', "x = True\n", id="in os.environ"),
+    pytest.param(OS, 'x = "VLLM_USE_V1" in os.environ.keys()\n', "x = True\n", id="in its keys"),
     pytest.param(OS, 'x = "VLLM_USE_V1" not in os.environ or y\n', "x = y\n", id="not in os.environ, or"),
     pytest.param(OS, 'x = bool(int(os.getenv("VLLM_USE_V1", "0")))\n', "x = True\n", id="bool of int"),
     pytest.param(OS, 'x = int(os.environ["VLLM_USE_V1"])\n', "x = 1\n", id="int"),

@@ -65,7 +65,9 @@ class Names:
         return ""
 
     def environment(self, node: ast.expr) -> bool:
-        """The expression is the process's environment, or a copy of it under a local name."""
+        """The expression is the process's environment, its keys, or a copy of it under a local name."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+            return self.dotted(node.func) == "os.environ.keys" or self.environment(node.func.value)
         if self.dotted(node) == "os.environ":
             return True
         found = self.lookup(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -13,6 +13,8 @@ from .cuts import Cut
 from .pieces import Piece, pieces
 from .view import View
 
+_PROMPT = re.compile(r"[ \t>]*(?:>>>|\.\.\.)(?:[ ]|(?=\r?\n|\Z))")
+_IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+vllm[\w.]*[ \t]+import|import[ \t]+vllm)\b", re.MULTILINE)
 _MAGIC = re.compile(
     r"^(?P<indent>[ \t]*(?:[\w., \t]+=[ \t]*)?)"  # `x = !ls`, too
     r"(?P<magic>[!%](?:[^\n]*\\\n)*[^\n]*|[\w.]+\?{1,2}[ \t]*)$",
@@ -29,6 +31,7 @@ class Program:
     joints: tuple[int, ...] = ()
     unreadable: tuple[tuple[int, int, str], ...] = ()  # start and end in the file, and why
     ranges: tuple[tuple[int, int], ...] = ()  # what it covers of the file, magics left out
+    readonly: bool = False
 
     def cuts(self, new_text: str) -> tuple[Cut, ...] | None:
         """What turns `text` into `new_text`, line by line; None if it cannot be done within cells."""
@@ -67,7 +70,26 @@ def programs(text: str, kind: Kind) -> tuple[Program, ...]:
         return (_joined(text, found),) if found else ()
     if kind not in (Kind.MARKDOWN, Kind.RST):
         return ()
-    return tuple(program for program in map(_fence, found) if program is not None)
+    unnamed = [piece for piece in pieces(text, kind) if piece.language == "shell" and not piece.inline]
+    found += [piece for piece in unnamed if _IMPORTS.search(piece.view.text)]
+    fences = [program for program in map(_fence, found) if program is not None]
+    return (*fences, *_doctests(text))
+
+
+def _doctests(text: str) -> Iterator[Program]:
+    """The examples of a text (`>>> ...`) as one program: what one binds, another reads. Nothing in it is edited."""
+    lines: list[tuple[str, int]] = []  # what is behind the prompt, and where that stands
+    at = 0
+    for line in text.splitlines(keepends=True) if ">>>" in text else ():
+        prompt = _PROMPT.match(line)
+        lines.append((line[prompt.end() :] if prompt else "", at + (prompt.end() if prompt else len(line))))
+        at += len(line)
+    code = "".join(written.rstrip("\r\n") + "\n" for written, _ in lines)
+    if not code.strip() or _parses(code):
+        return
+    offsets = [start + i for written, start in lines for i in range(len(written.rstrip("\r\n")) + 1)]
+    ranges = tuple((start, start + len(written)) for written, start in lines if written)
+    yield Program(code, View(text, code, 0, (*offsets, at)), ranges=ranges, readonly=True)
 
 
 def in_program(text: str, kind: Kind) -> Callable[[int], bool]:

@@ -61,8 +61,12 @@ class PythonArguments:
         own = vllm_arguments(words(node))
         if own is not None:
             return Listed(node, path, True, own)
+        return Listed(node, path, self.is_vllms(node, path, scope))
+
+    def is_vllms(self, node: ast.expr, path: Path, scope: Scope) -> bool:
+        """An expression that gives words (a text that is split), or is one, ends in vLLM's command line."""
         whole, outer = outermost(node, path)
-        return Listed(node, path, is_command(whole) or self._received(whole, outer) or self._named(whole, outer, scope))
+        return is_command(whole) or self._received(whole, outer) or self._named(whole, outer, scope)
 
     def _key(self, scope: Scope, name: str) -> Key:
         found = scope.lookup(name)
@@ -96,7 +100,7 @@ class PythonArguments:
             return isinstance(target, ast.Name) and self._key(scope, target.id) in self.keys
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
             owner = parent.func.value
-            extends = parent.func.attr == "extend" and isinstance(owner, ast.Name)
+            extends = parent.func.attr in ("extend", "append") and isinstance(owner, ast.Name)
             return extends and self._key(scope, owner.id) in self.keys  # type: ignore[attr-defined]
         if isinstance(parent, ast.Return | ast.Yield):
             function = next((p for p, _ in ancestors(path) if isinstance(p, ast.FunctionDef)), None)
@@ -113,7 +117,8 @@ def outermost(node: ast.expr, path: Path) -> tuple[ast.expr, Path]:
 
 
 def is_command(node: ast.expr) -> bool:
-    return isinstance(node, ast.List | ast.Tuple | ast.BinOp) and vllm_arguments(words(node)) is not None
+    gives_words = isinstance(node, ast.List | ast.Tuple | ast.BinOp) or split_text(node) is not None
+    return gives_words and vllm_arguments(words(node)) is not None
 
 
 def words(node: ast.expr) -> list[str]:
@@ -122,12 +127,22 @@ def words(node: ast.expr) -> list[str]:
         return [*words(node.left), *words(node.right)]
     if isinstance(node, ast.List | ast.Tuple):
         return [word for element in node.elts for word in _word(element)]
-    return [""]
+    text = split_text(node)
+    return text.split() if text is not None else [""]
+
+
+def split_text(node: ast.AST) -> str | None:
+    """The text of `"a b".split()` and `shlex.split("a b")`; None for other expressions."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "split":
+        return None
+    owner = node.func.value
+    text = node.args[0] if last_name(owner) == "shlex" and node.args else owner
+    return text.value if isinstance(text, ast.Constant) and isinstance(text.value, str) else None
 
 
 def _word(node: ast.expr) -> Iterator[str]:
-    if isinstance(node, ast.Starred):
-        yield from words(node.value)
+    if isinstance(node, ast.Starred) or split_text(node) is not None:
+        yield from words(node.value if isinstance(node, ast.Starred) else node)
     elif isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
     else:

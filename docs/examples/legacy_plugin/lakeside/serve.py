@@ -33,6 +33,9 @@ def shorter(llm: LLM, prompts: list[str]) -> list[str]:
 
 
 class LakesideEngine(AsyncLLMEngine):
-    """Keeps the last statistics."""
+    """Keeps the last statistics.
+
+    >>> from vllm.engine.metrics_types import StatLoggerBase
+    """
 
     last: Stats | None = None

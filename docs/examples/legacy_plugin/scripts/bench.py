@@ -1,5 +1,6 @@
 """Starts the server, asks it once, and prints how long that took."""
 
+import json
 import os
 import subprocess
 import sys
@@ -16,6 +17,10 @@ try:
         try:
             urllib.request.urlopen("http://localhost:8000/health").close()
             print(f"ready after {time.monotonic() - start:.0f} s")
+            question = {"model": sys.argv[1], "prompt": "Is water wet?", "guided_choice": ["yes", "no"]}
+            url, kind = "http://localhost:8000/v1/completions", {"Content-Type": "application/json"}
+            request = urllib.request.Request(url, json.dumps(question).encode(), kind)
+            print(urllib.request.urlopen(request).read())
             break
         except OSError:
             time.sleep(1)
