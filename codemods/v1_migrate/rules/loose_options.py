@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 from dataclasses import dataclass
 
 from ..engine.context import PythonFile
-from ..engine.scopes import Node, Path
-from ..engine.textual.python_arguments import PythonArguments, last_name
+from ..engine.scopes import Node, Path, Scope
+from ..engine.textual.python_arguments import PythonArguments, last_name, outermost
 
 _DEFINE = ("add_arg", "add_option", "addoption", "getoption", "option", "flag", "define")  # a parser of one's own
 
@@ -31,8 +33,44 @@ def loose(found: Node, arguments: PythonArguments) -> Loose | None:
             return Loose(arguments.is_vllms(found.node, found.path, found.scope), False)
         return Loose(False, False)
     call, path = split
+    text = _text(found.node)
+    if re.search(r"""["'\\]""", text):  # a word may hold what looks like options
+        return Loose(_are_words(text) and arguments.is_vllms(call, path, found.scope), False)
     told_how = call.keywords or any(argument is not found.node for argument in call.args)  # `"".split(" ")` is [""]
-    return Loose(arguments.is_vllms(call, path, found.scope), not told_how)
+    return Loose(arguments.is_vllms(call, path, found.scope), not told_how and not counted(call, path, found.scope))
+
+
+def counted(node: ast.expr, path: Path, scope: Scope, before: int = 0) -> bool:
+    """A list is kept under a name that is read by place or measured; places below `before` do not count."""
+    _, (parent, _, _) = outermost(node, path)
+    targets = parent.targets if isinstance(parent, ast.Assign) else ()
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    return bool(names) and any(_counts(each, names, before) for each in ast.walk(scope.node))
+
+
+def _counts(node: ast.AST, names: set[str], before: int) -> bool:
+    """`words[3]`, `len(words)`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
+        place = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        return not (isinstance(place, int) and 0 <= place < before)
+    if isinstance(node, ast.Call) and last_name(node.func) == "len":
+        return any(isinstance(each, ast.Name) and each.id in names for each in node.args)
+    return False
+
+
+def _text(node: ast.AST) -> str:
+    return "".join(
+        each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    )
+
+
+def _are_words(text: str) -> bool:
+    """Every option in the text is a word of its own, or begins one with its value."""
+    try:
+        words = {word.partition("=")[0] for word in shlex.split(text)}
+    except ValueError:
+        return False
+    return words.issuperset(re.findall(r"(?<!\S)--[\w-]+", text))
 
 
 def defines(node: ast.AST) -> bool:

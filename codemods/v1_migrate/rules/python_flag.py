@@ -21,7 +21,8 @@ subprocess.Popen(["vllm", "serve", model, "--port", port])
 ```
 
 ## Safety
-*v1*: as V1M402. An option whose value stands elsewhere, or is computed by a call, is reported.
+*v1*: as V1M402. An option whose value stands elsewhere, or is computed by a call, is reported; so is one
+in a list that is read by place or measured (`words[3]`, `len(words)`), or in a text with quoted words.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ..engine.chains import chain_nodes, name_span
 from ..engine.guards import probed
 from ..engine.namespaces import Namespaces
 from ..engine.release_tests import version_guard
-from ..engine.scopes import Node, Path, ancestors
+from ..engine.scopes import Node, Path, Scope, ancestors
 from ..engine.switch.draft import Draft
 from ..engine.switch.lines import BLOCKS
 from ..engine.switch.tokens import Tokens
@@ -45,7 +46,7 @@ from ..engine.textual.python_arguments import Listed, PythonArguments
 from ..engine.textual.view import View
 from ..findings import Edit, Effort, Finding, Safety, Severity
 from ..names.flags import Flag, gone_options
-from .loose_options import Loose, loose, own_options
+from .loose_options import Loose, counted, loose, own_options
 from .rule import Phase, Rule
 from .text_flag import COMMON, needle, renamed, used
 
@@ -85,8 +86,8 @@ class PythonFlag(Rule):
                 yield from self._string(file, found.node)
         if lists or rest:
             arguments = PythonArguments(file)
-            for listed in (arguments.listed(each.node, each.path, each.scope) for each in lists.values()):
-                yield from self._list(file, listed)
+            for each in lists.values():
+                yield from self._list(file, arguments.listed(each.node, each.path, each.scope), each.scope)
             for each in rest:
                 yield from self._loose(file, each, arguments)
 
@@ -106,7 +107,7 @@ class PythonFlag(Rule):
 
     # lists
 
-    def _list(self, file: PythonFile, listed: Listed) -> Iterator[Finding]:
+    def _list(self, file: PythonFile, listed: Listed, scope: Scope) -> Iterator[Finding]:
         elements = listed.node.elts
         gone = gone_options(file.judge.target)
         draft = Draft(file.source, Tokens(file.source))
@@ -124,7 +125,7 @@ class PythonFlag(Rule):
             if edited and flag.action == "rename":
                 edited = _rename(file, draft, elements[index], flag)
             told.append((flag, index, edited))
-        if doomed and not _drop(file, draft, listed, doomed):
+        if doomed and (counted(listed.node, listed.path, scope, min(doomed)) or not _drop(file, draft, listed, doomed)):
             told = [(flag, index, edited and flag.action != "drop") for flag, index, edited in told]
         edits = draft.edits()
         for flag, index, edited in told:

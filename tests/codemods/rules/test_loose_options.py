@@ -31,6 +31,12 @@ REPORTED = [
     pytest.param('c = load()\nc.append("--swap-space")\n', Severity.INFO, id="appended to what nobody knows"),
     pytest.param('EXTRA = "--swap-space 4"\n', Severity.INFO, id="alone"),
     pytest.param('x = "--swap-space 4 --port 1".split()\n', Severity.INFO, id="split for what nobody knows"),
+    pytest.param(
+        'x = "--swap-space 4 -x".split()\nparser.parse_args(x)\nlen(x)\nx[1]\n', Severity.ERROR, id="measured"
+    ),
+    pytest.param(
+        "parser.parse_args(shlex.split('--swap-space 4 --model \"a b\"'))\n", Severity.ERROR, id="beside a quoted word"
+    ),
     pytest.param('x = "--port 1 --swap-space 4".split()\n', Severity.INFO, id="behind another option"),
 ]
 
@@ -54,7 +60,29 @@ def test_edited(text: str, goes: str) -> None:
 def test_reported(text: str, severity: Severity) -> None:
     outcome = rewrite(HEAD + text)
     assert outcome.text == HEAD + text
-    assert [(f.line, f.severity) for f in outcome.said("V1M406")] == [(LINES + text.count("\n"), severity)]
+    assert [f.severity for f in outcome.said("V1M406")] == [severity]
+    assert text.splitlines()[outcome.said("V1M406")[0].line - LINES - 1].count("swap-space") == 1
+
+
+@pytest.mark.parametrize("use", ["port = c[5]", "c[-1] = x", "n = len(c)", "for i in range(9):\n    c[i]"])
+def test_a_list_that_is_read_by_place_is_not_edited(use: str) -> None:
+    text = f'{HEAD}c = ["vllm", "serve", "--swap-space", "4", "--port", "1"]\n{use}\n'
+    outcome = rewrite(text)
+    assert outcome.text == text
+    assert [finding.fixed for finding in outcome.said("V1M406")] == [False]
+
+
+def test_places_before_the_options_do_not_count() -> None:
+    text = HEAD + 'c = ["vllm", "serve"{}]\nname = c[0]\n'
+    assert rewrite(text.replace("{}", ', "--swap-space", "4"')).text == text.replace("{}", "")
+
+
+@pytest.mark.parametrize("quoted", ["'--model \"a --swap-space 4 b\"'", "\"--model 'a --swap-space 4' --seed 1\""])
+def test_what_a_quoted_word_holds_is_no_option(quoted: str) -> None:
+    text = f"{HEAD}parser.parse_args(shlex.split({quoted}))\n"
+    outcome = rewrite(text)
+    assert outcome.text == text
+    assert all(finding.severity is Severity.INFO for finding in outcome.said("V1M406"))
 
 
 @pytest.mark.parametrize("text", LEFT)
