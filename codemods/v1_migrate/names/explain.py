@@ -9,6 +9,7 @@ from .curated import Attention, Curated, Entry, Fate, Setting, gone_in
 from .index import Index
 from .member_settings import member_setting
 from .releases import sort_key
+from .request_fields import ADVICE, lost_fields
 
 FIRST_V1_ONLY = "0.10.0"  # the oldest target
 _WIDTH = 100
@@ -40,6 +41,9 @@ def explain(name: str, target: str | None = None, attention: Attention = "vllm")
             raise UnknownName(f"{name}: no release of the index has it, and no table tells where it went")
         return _name_text(name, target, index, curated, attention)
     found = candidates(name, index, curated)
+    if not found and name in ADVICE:
+        lost = next(release for release in index.releases if name in lost_fields(index, release))
+        return f"{name} (field of a request to the server): ignored from {lost}\n\n{_wrapped(ADVICE[name])}"
     if not found:
         raise UnknownName(
             f"{name}: no vLLM release of the index ({index.releases[0]} ... {index.releases[-1]}) has such a name; "
@@ -100,7 +104,7 @@ def _setting_text(setting: Setting) -> str:
 
 
 def _name_text(name: str, target: str | None, index: Index, curated: Curated, attention: Attention) -> str:
-    lines = [name, _history(name, index)]
+    lines = [name, _history(name, index, curated, attention)]
     targets = [target] if target else [r for r in index.releases if sort_key(r) >= sort_key(FIRST_V1_ONLY)]
     lines += _journey(name, targets, index, curated, attention)
     fate = _telling(name, targets, index, curated, attention)
@@ -121,14 +125,17 @@ def _name_text(name: str, target: str | None, index: Index, curated: Curated, at
     return "\n".join(lines)
 
 
-def _history(name: str, index: Index) -> str:
+def _history(name: str, index: Index, curated: Curated, attention: Attention) -> str:
     having = index.releases_of(name)
     if not having:
         return f"  in no release from {index.releases[0]} to {index.releases[-1]}"
     kind = index.resolve(name, having[-1]).kind
     canonical = index.resolve(name, having[-1]).canonical
     gone = gone_in(index, name)
-    span = f"{having[0]} to {having[-1]}" + (f", gone in {gone}" if gone else " (the newest known)")
+    if not gone and (later := index.releases[index.releases.index(having[-1]) + 1 :]):
+        gone = later[0] if _is_gone(curated.fate(name, later[0], attention)) else ""
+    newest = " (the newest known)" if having[-1] == index.releases[-1] else ""
+    span = f"{having[0]} to {having[-1]}" + (f", gone in {gone}" if gone else newest)
     home = f", defined in {canonical}" if canonical != name else ""
     return f"  {kind.replace('reexport:', 're-exported ')}; in {span}{home}"
 
@@ -152,7 +159,12 @@ def _answer(name: str, release: str, index: Index, curated: Curated, attention: 
         return "still there"
     if fate is not None and fate.new and fate.new != name:
         return f"{fate.new} ({'moved' if fate.kind == 'moved' else 'other contract'})"
-    return "cannot be known from source" if found is None else "gone"
+    return "gone" if found is False or _is_gone(fate) else "cannot be known from source"
+
+
+def _is_gone(fate: Fate | None) -> bool:
+    """The table says so, also where the source leaves it open (a class with `__getattr__`)."""
+    return fate is not None and fate.kind == "gone"
 
 
 def _telling(name: str, targets: list[str], index: Index, curated: Curated, attention: Attention) -> Fate | None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Safety, Severity
+from .dotted_string import FORMS, string_severity
 from .moved_name import safety_of
 from .rule import Rule
 
@@ -73,12 +74,15 @@ class ChangedContract(Rule):
         if swallowed:
             message += "; the `try` around it always takes its other arm there"
         harmless = present or swallowed or occurrence.edits or occurrence.role == "annotation"
+        severity = Severity.WARNING if harmless else Severity.ERROR
+        if occurrence.form in FORMS and not occurrence.edits:
+            severity = string_severity(occurrence, file)
         return file.finding(
             self.id,
             occurrence.start,
             occurrence.end,
             message,
-            Severity.WARNING if harmless else Severity.ERROR,
+            severity,
             safety=self._safety(occurrence, file),
             effort=Effort.HOURS,
             advice=advice,

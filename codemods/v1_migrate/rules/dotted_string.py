@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from ..engine.context import PythonFile
     from ..engine.occurrence import Occurrence
 
-_FORMS = ("string", "text", "computed", "path", "comment")
+FORMS = ("string", "text", "computed", "path", "comment")  # of what a string holds, not code
+_PROMPTS = (">>> ", "... ")  # of an example
 
 
 class DottedString(Rule):
@@ -45,7 +46,7 @@ class DottedString(Rule):
 
     def claims(self, occurrence: Occurrence) -> bool:
         verdict = occurrence.verdict
-        return verdict.missing and verdict.fate == "moved" and bool(verdict.new) and occurrence.form in _FORMS
+        return verdict.missing and verdict.fate == "moved" and bool(verdict.new) and occurrence.form in FORMS
 
     def word(self, occurrence: Occurrence, file: PythonFile) -> Finding:
         verdict = occurrence.verdict
@@ -71,10 +72,10 @@ class DottedString(Rule):
 
 
 def string_severity(occurrence: Occurrence, file: PythonFile) -> Severity:
-    """A path that stands alone is used as one; inside a sentence it is prose."""
+    """A path that stands alone is used as one; inside a sentence or an example it is prose."""
     if occurrence.form in ("string", "computed"):
         return Severity.ERROR
     line_start = file.source.position(occurrence.start)[0]
     around = file.source.line(line_start)
-    prose = occurrence.form == "text" and around.count(" ") > 6
+    prose = occurrence.form == "text" and (around.count(" ") > 6 or around.lstrip().startswith(_PROMPTS))
     return Severity.INFO if prose or occurrence.form == "comment" else Severity.WARNING

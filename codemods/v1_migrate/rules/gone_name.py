@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.bridge import is_bridged
 from ..findings import Effort, Finding, Severity
-from .dotted_string import string_severity
+from .dotted_string import FORMS, string_severity
 from .moved_name import safety_of
 from .namesakes import namesakes
 from .rule import Rule
@@ -61,7 +61,7 @@ class GoneName(Rule):
         if is_bridged(occurrence.destination):
             message += f"; `{occurrence.destination}` serves both engines"
         severity = Severity.ERROR
-        if occurrence.form in ("string", "text", "computed", "path", "comment"):
+        if occurrence.form in FORMS:
             severity = string_severity(occurrence, file)
         if occurrence.in_trial and occurrence.form == "import":
             severity = Severity.WARNING

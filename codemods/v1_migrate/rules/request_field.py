@@ -3,8 +3,8 @@ r"""A field of a request to vLLM's OpenAI server that the target ignores.
 ## What it does
 Finds fields that requests lost (`guided_json` and its kin, `best_of`, `logits_processors`) in what a client sends:
 `extra_body=` of OpenAI's client, `json=` of `requests`, `httpx` and `aiohttp`, dictionaries with a `prompt` or
-`messages`, and JSON in shell scripts, settings and documents. The `guided_*` fields are vLLM's alone and are found in
-any dictionary; where nothing shows that it is sent, that is information.
+`messages`, and JSON in strings, shell scripts, settings and documents. The `guided_*` fields are vLLM's alone and are
+found in any dictionary; where nothing shows that it is sent, that is information.
 
 ## Why
 The server takes fields that it does not know and ignores them. The request succeeds, and the answer is not constrained.
@@ -71,6 +71,7 @@ class RequestField(Rule):
             said.add(id(value))
             certain = id(value) in sent or _is_a_request(path[0])
             yield self._say(file, name, *file.span(node), Severity.WARNING if certain else Severity.INFO, certain)
+        yield from self._in_strings(file, lost)
 
     def _sent(self, file: PythonFile, lost: frozenset[str], sent: set[int]) -> Iterator[tuple[str, ast.expr, Path]]:
         """The fields that calls send, with the node that names each, or that holds its value."""
@@ -93,15 +94,27 @@ class RequestField(Rule):
             if isinstance(name, str) and name in lost and _is_field(found):
                 yield name, found.node, found.path
 
+    def _in_strings(self, file: PythonFile, lost: frozenset[str]) -> Iterator[Finding]:
+        """The fields of JSON that is written as text."""
+        for found in file.model.every(ast.Constant):
+            value = found.node.value
+            if not isinstance(value, str) or isinstance(found.path[0], ast.Expr) or not _written().search(value):
+                continue
+            if version_guard(file, found.path, found.node):
+                continue
+            start, end = file.span(found.node)
+            literal = file.source.text[start:end]
+            sent = any(f'"{each}' in literal for each in _ASKS)
+            for match in _in_json(literal, lost):
+                severity = Severity.WARNING if sent else Severity.INFO
+                yield self._say(file, match[1], start + match.start(1), start + match.end(1), severity, sent)
+
     def check_text(self, file: TextFile) -> Iterator[Finding]:
         lost = lost_fields(file.judge.index, file.judge.target)
         text = file.source.text
         python = None
-        for match in _written().finditer(text):
+        for match in _in_json(text, lost):
             name = match[1]
-            near = text[max(0, match.start() - _NEAR) : match.end() + _NEAR]
-            if name not in lost or not (name in OF_VLLM_ALONE or any(f'"{each}"' in near for each in _ASKS)):
-                continue
             python = python or in_program(text, Kind(file.kind))
             if not python(match.start()):
                 severity = Severity.INFO if file.kind in _DOCUMENTS else Severity.WARNING
@@ -123,6 +136,14 @@ class RequestField(Rule):
 def _written() -> re.Pattern[str]:
     """A field in JSON, which may stand in a string of the shell (`\\"best_of\\":`)."""
     return re.compile(rf"""(?<=["'])({"|".join(ADVICE)})\\?["']\s*:""")
+
+
+def _in_json(text: str, lost: frozenset[str]) -> Iterator[re.Match[str]]:
+    """The lost fields in a text of JSON: those of vLLM's alone, and those near to what a request asks."""
+    for match in _written().finditer(text):
+        near = text[max(0, match.start() - _NEAR) : match.end() + _NEAR]
+        if match[1] in lost and (match[1] in OF_VLLM_ALONE or any(f'"{each}"' in near for each in _ASKS)):
+            yield match
 
 
 def _is_field(found: Node) -> bool:

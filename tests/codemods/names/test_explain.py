@@ -57,6 +57,15 @@ from v1_migrate.names.releases import UnknownRelease, sort_key
         pytest.param("vllm.envs.VLLM_USE_V1", None, ["environment variable"], id="the same as an attribute"),
         pytest.param("--device", None, ["option", "0.10.0"], id="an option"),
         pytest.param("TORCH_SDPA", None, ["attention backend", "CPU_ATTN"], id="a backend name"),
+        pytest.param(
+            "vllm.config.CacheConfig.swap_space",
+            None,
+            ["0.8.5 to 0.17.1, gone in 0.18.0", "0.18.0 ... 0.32.0      gone"],
+            id="gone by the table where the source leaves it open",
+        ),
+        pytest.param(
+            "guided_json", None, ["field of a request", "0.12.0", "structured_outputs"], id="a request's field"
+        ),
         pytest.param("vllm.LLM", None, ["still there"], id="a name that stays"),
     ],
 )

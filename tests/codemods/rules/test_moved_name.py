@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from harness import dedent, rewrite
 from v1_migrate.engine.tree import Tree
+from v1_migrate.findings import Severity
 
 REWRITTEN = [
     pytest.param(
@@ -433,3 +434,21 @@ def test_comments_above_a_name_go_along(newline: str) -> None:
     outcome = rewrite(newline.join(lines), "0.32.0")
     wanted = ["from vllm.sequence import IntermediateTensors", "from vllm.logprobs import (", *lines[1:4], ")", ""]
     assert outcome.text == newline.join(wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ('x = "from vllm.worker.worker_base import WorkerWrapperBase"\n', Severity.WARNING),
+        ('x = """\n>>> from vllm.worker.worker_base import WorkerWrapperBase\n"""\n', Severity.INFO),
+        ('x = """\n    ... vllm.core.evictor.LRUEvictor\n"""\n', Severity.INFO),
+        (
+            'x = "see the class vllm.worker.worker_base.WorkerWrapperBase, which was the base of it all"\n',
+            Severity.INFO,
+        ),
+        ("from vllm.worker.worker_base import WorkerWrapperBase\n\nWorkerWrapperBase.f = 1\n", Severity.ERROR),
+    ],
+    ids=["text that may be run", "an example", "an example's second line", "a sentence", "code"],
+)
+def test_names_in_text_are_said_by_what_the_text_is(text: str, severity: Severity) -> None:
+    assert {finding.severity for finding in rewrite(text, "0.32.0").findings} == {severity}

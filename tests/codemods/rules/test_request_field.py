@@ -31,6 +31,11 @@ FOUND = [
     pytest.param('body = {}\nbody["guided_grammar"] = g\npost(json=body)\n', [2], id="an item set"),
     pytest.param("body = {}\nbody.update(guided_json=g)\npost(json=body)\n", [2], id="update"),
     pytest.param('client.create(extra_body={"guided_json": a, "guided_whitespace_pattern": b})\n', [1, 1], id="two"),
+    pytest.param('requests.post(url, data=\'{"prompt": "x", "best_of": 2}\')\n', [1], id="a body of JSON"),
+    pytest.param(
+        'BODY = """{\n  "messages": [],\n  "guided_json": {}\n}"""\n', [3], id="a body of JSON over several lines"
+    ),
+    pytest.param('x = "{\\"prompt\\": 1, \\"guided_json\\": {}}"\n', [1], id="a body of JSON with escapes"),
 ]
 
 LEFT = [
@@ -42,6 +47,8 @@ LEFT = [
     ),
     pytest.param('NEW = {"guided_json": "json", "guided_regex": "regex"}\n', id="a table of the new names"),
     pytest.param('x = request["guided_json"]\n', id="a read"),
+    pytest.param("x = '{\"best_of\": 2}'\n", id="a common name in JSON that asks nothing"),
+    pytest.param('x = "guided_json: a schema"\n', id="a sentence"),
     pytest.param("def f(guided_json): return g(guided_json=guided_json)\n", id="a parameter of one's own"),
     pytest.param("client.images.create(best_of=2)\n", id="another thing to create"),
     pytest.param(
@@ -69,6 +76,7 @@ def test_left_alone(text: str) -> None:
     "text",
     [
         pytest.param('body = {"guided_regex": "a+"}\n', id="a dictionary"),
+        pytest.param("x = '{\"guided_json\": {}}'\n", id="JSON"),
         pytest.param('def f(kw, raw):\n    kw["guided_json"] = raw.get("guided_json")\n', id="an item"),
     ],
 )
